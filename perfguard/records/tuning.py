@@ -36,7 +36,7 @@ class TuningOutcome(str, Enum):
     """How a tuning ended."""
 
     DONE = "done"  # Everything was tried, each long enough for an answer
-    OUT_OF_TIME = "out-of-time"  # The budget ended first, or was too small for some trials; the same command continues
+    UNFINISHED = "unfinished"  # The budget or an unstable host left trials open; the same command continues
     FAILED = "failed"  # Not one trial could be measured
     REFUSED = "refused"  # The recipe as a whole computes something else than the reference
     INTERRUPTED = "interrupted"  # The user ended it; what was measured is kept
@@ -92,6 +92,11 @@ class TrialOutcome:
     is_cut_short: bool = False  # Whether its seconds ended without an answer, before its blocks did
     is_kept: bool = True  # Whether it counts in a later start; not where the host was unstable or no worker started
     reasons: tuple[Fact, ...] = ()  # The gate's
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether more time, or a calmer host, would not tell more."""
+        return self.verdict is not TrialVerdict.OPEN or (self.is_kept and not self.is_cut_short)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

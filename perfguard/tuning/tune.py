@@ -33,7 +33,7 @@ if that is more: one whose set-up takes long must not take all of it."""
 
 _EXIT_CODES = {
     TuningOutcome.DONE: ExitCode.PASS,
-    TuningOutcome.OUT_OF_TIME: ExitCode.INCONCLUSIVE,
+    TuningOutcome.UNFINISHED: ExitCode.INCONCLUSIVE,
     TuningOutcome.FAILED: ExitCode.INFRASTRUCTURE,
     TuningOutcome.REFUSED: ExitCode.INCONCLUSIVE,
     TuningOutcome.INTERRUPTED: ExitCode.INTERRUPTED,
@@ -143,8 +143,8 @@ def _outcome(found: Found, tried: Sequence[TriedTrial]) -> TuningOutcome:
         return TuningOutcome.FAILED
     if found.final is not None and found.final.verdict is TrialVerdict.DIFFERENT:
         return TuningOutcome.REFUSED
-    is_answered = found.is_complete and not any(outcome.is_cut_short for outcome in outcomes)
-    return TuningOutcome.DONE if is_answered else TuningOutcome.OUT_OF_TIME
+    is_finished = found.is_complete and all(outcome.is_answered for outcome in outcomes)
+    return TuningOutcome.DONE if is_finished else TuningOutcome.UNFINISHED
 
 
 @dataclass(slots=True, kw_only=True)

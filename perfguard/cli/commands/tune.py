@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _DEFAULT_BUDGET_S = 1800.0
 _EPILOG = """\b
-Exit codes: 0 everything was tried; 4 the budget ended first, or the settings together compute something else;
-2 usage; 3 the case cannot be measured; 5 no such case; 130 interrupted.
+Exit codes: 0 everything was tried; 4 trials were left open by the budget or an unstable host, or the
+settings together compute something else; 2 usage; 3 the case cannot be measured; 5 no such case; 130 interrupted.
 For instance: perfguard tune 'step.bert[layers=2,hidden=256,sequence=128,batch=4,dtype=fp32,mode=eager]' --budget 1200
 """
 

@@ -162,11 +162,13 @@ def _conclusion(found: Tuning) -> str:
 
 def _unfinished(found: Tuning) -> str:
     """Why there may be more to gain."""
-    cut = sum(tried.outcome.is_cut_short for tried in found.trials)
-    if cut:
-        return (
-            f"the budget was too small for an answer in {format_count(cut, 'trial')}: twice as much measures them again"
-        )
+    left_open = [tried.outcome for tried in found.trials if not tried.outcome.is_answered]
+    disturbed = sum(not outcome.is_kept for outcome in left_open)
+    if disturbed:
+        return f"the host was too unstable in {format_count(disturbed, 'trial')}: the same command measures them again"
+    if left_open:
+        trials = format_count(len(left_open), "trial")
+        return f"the budget was too small for an answer in {trials}: twice as much measures them again"
     return "the budget ended before everything was tried, the same command continues"
 
 

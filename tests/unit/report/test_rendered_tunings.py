@@ -66,9 +66,9 @@ def test_a_narrow_terminal_gets_whole_rows(tuned):
 
 def test_every_end_has_its_word(tuned, tmp_path):
     found = tuned(budget_s=3.0)
-    assert found.outcome is TuningOutcome.OUT_OF_TIME
-    assert any(line.startswith("out-of-time: ") for line in lines_of(found))
-    assert render_tuning_markdown(found).startswith("## perfguard tune: out-of-time")
+    assert found.outcome is TuningOutcome.UNFINISHED
+    assert any(line.startswith("unfinished: ") for line in lines_of(found))
+    assert render_tuning_markdown(found).startswith("## perfguard tune: unfinished")
 
 
 def test_a_line_for_each_trial_says_where_its_answer_is_from(tuned):

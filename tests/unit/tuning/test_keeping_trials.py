@@ -126,7 +126,7 @@ def test_the_budget_holds_and_the_recipe_is_compared_within_it(tmp_path, budget_
     assert target.asked[-1].purpose is Purpose.FINAL
     assert found.final is not None
     assert target.now_s <= budget_s + 0.5
-    assert found.outcome is (TuningOutcome.OUT_OF_TIME if budget_s < 10 else TuningOutcome.DONE)
+    assert found.outcome is (TuningOutcome.UNFINISHED if budget_s < 10 else TuningOutcome.DONE)
     assert found.exit_code == (4 if budget_s < 10 else 0)
 
 
@@ -154,7 +154,8 @@ def test_a_trial_that_time_cut_short_is_measured_again_only_with_much_more_of_it
 def test_what_an_unstable_host_left_open_is_not_kept(tmp_path):
     target = target_of(toggles=[toggle("a")])
     target.measure = lambda trial, budget_s: TrialOutcome(verdict=TrialVerdict.OPEN, is_kept=False)
-    assert len(tuned(tmp_path, target).trials) == 1
+    found = tuned(tmp_path, target)
+    assert (found.outcome, len(found.trials)) == (TuningOutcome.UNFINISHED, 1)
     assert not open_journal(tmp_path, SCOPE).trials
 
 
@@ -204,7 +205,7 @@ def test_a_trial_without_time_for_an_answer_is_not_the_answer_that_nothing_helps
     target = target_of(toggles=[toggle("a")])
     target.measure = lambda trial, budget_s: TrialOutcome(verdict=TrialVerdict.OPEN, is_cut_short=True)
     found = tuned(tmp_path, target)
-    assert (found.recipe, found.outcome, found.exit_code) == ((), TuningOutcome.OUT_OF_TIME, 4)
+    assert (found.recipe, found.outcome, found.exit_code) == ((), TuningOutcome.UNFINISHED, 4)
 
 
 def test_where_not_one_trial_can_be_measured_that_is_the_result(tmp_path):
