@@ -73,7 +73,7 @@ FOR_CALIBRATION = GateSettings(uses_allowances=False, uses_calibrated_margins=Fa
 """Gates that count false alarms and measure the margins."""
 FOR_BISECTION = GateSettings(uses_allowances=False)  # Gates that search for a slowdown that is known
 FOR_TRIALS = GateSettings(uses_allowances=False, banks_identical=False, follows_up=False)
-"""Gates that ask whether a setting is a gain; that it is none needs no second proof and no culprit."""
+"""Gates that ask what a setting gains; that it gains nothing needs no second proof and no culprit."""
 FOR_FINAL_TRIAL = GateSettings(uses_allowances=False, banks_identical=False, follows_up=False, ends_early=False)
 """The gate that says what the chosen settings gain."""
 

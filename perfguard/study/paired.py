@@ -9,7 +9,7 @@ from statistics import median
 from perfguard.errors import ExitCode, InterruptedRunError, MeasurementError
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.records.events import Event
-from perfguard.records.plan import FOR_BISECTION
+from perfguard.records.plan import FOR_TRIALS
 from perfguard.records.result import RunResult
 from perfguard.records.run import CaseSamples
 from perfguard.records.run_data import RunData
@@ -20,6 +20,8 @@ from perfguard.runner.session import Request
 from perfguard.study.evidence import DTYPES, KernelBlock, KernelPair, ToggleCompared
 from perfguard.study.items import KERNEL_ANCHORS, MANY_CLASSES, Toggle
 from perfguard.study.measured import Measured
+
+_LEAST_BLOCKS = 2  # Without two there is no interval
 
 
 def measure_kernel(request: Request, variant: str) -> Measured:
@@ -38,10 +40,9 @@ def measure_kernel(request: Request, variant: str) -> Measured:
         blocks=kernel_blocks(request.cases, data.paired().samples),
         is_different=different,
     )
-    if not value.blocks:
-        raise MeasurementError(
-            f"no block of {variant} was completed; give the study a larger --budget, or see {result.folder}"
-        )
+    counts = [sum(block.dtype == dtype for block in value.blocks) for dtype in DTYPES]
+    if not different and min(counts) < _LEAST_BLOCKS:
+        raise _too_few(variant, result)
     return _measured(value, result)
 
 
@@ -78,9 +79,8 @@ def measure_toggle(request: Request, toggle: Toggle) -> Measured:
     result, _ = _compare(request, toggle.baseline, toggle.candidate)
     (verdict,) = _verdicts(result)
     compared, is_different = verdict.comparison, verdict.outcome is Outcome.DIFFERENT
-    if compared.estimate is None and not is_different:
-        why = compared.problem.code if compared.problem is not None else "no block was completed"
-        raise MeasurementError(f"{why}; give the study a larger --budget, or see {result.folder}")
+    if not is_different and (compared.estimate is None or compared.estimate.blocks < _LEAST_BLOCKS):
+        raise _too_few(toggle.name, result)
     value = ToggleCompared(
         name=toggle.name,
         case_id=verdict.case_id,
@@ -103,7 +103,7 @@ def _compare(request: Request, baseline: str, candidate: str) -> tuple[RunResult
         data.add(event)
         request.observe(event)
 
-    asked = replace(request, ops=False, observe=observe, gate=FOR_BISECTION)  # no entry of the allow-list applies
+    asked = replace(request, ops=False, observe=observe, gate=FOR_TRIALS)
     result = compare_arms(asked, parse_arm(baseline), parse_arm(candidate))
     if result.exit_code == ExitCode.INTERRUPTED:
         raise InterruptedRunError(f"interrupted while {candidate} was compared; its blocks are in {result.folder}")
@@ -112,6 +112,13 @@ def _compare(request: Request, baseline: str, candidate: str) -> tuple[RunResult
 
 def _verdicts(result: RunResult) -> tuple[Verdict, ...]:
     return result.gate.verdicts if result.gate is not None else ()
+
+
+def _too_few(name: str, result: RunResult) -> MeasurementError:
+    return MeasurementError(
+        f"fewer than {_LEAST_BLOCKS} blocks of {name} were completed; give the study a larger --budget, "
+        f"or see {result.folder}"
+    )
 
 
 def _measured(value: KernelPair | ToggleCompared, result: RunResult) -> Measured:
