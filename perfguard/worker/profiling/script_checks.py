@@ -41,11 +41,11 @@ class FirstSteps:
     def step_ended(self, optimizer: Any) -> None:
         """A step has ended with an update by this optimizer, whose gradients are still there."""
         if self._step <= CHECKED_STEPS:
-            import torch
-
             weights = [weight for group in optimizer.param_groups for weight in group["params"]]
             gradients = [weight.grad for weight in weights if weight.grad is not None]
             if gradients:
+                import torch
+
                 norm = torch.nn.utils.get_total_norm(gradients)
                 self.numbers[f"gradient_norm_{self._step}"] = float(norm)
         self._step += 1
