@@ -21,23 +21,25 @@ from perfguard.study.evidence import (
     ClassesCompared,
     KernelPair,
     ModelDonut,
-    RankCell,
+    Scaling,
     StudyEvidence,
     StudyMachine,
     ToggleCompared,
 )
-from perfguard.study.items import KERNEL_VARIANTS, KERNELS, MODELS, PARTS, PHASES_CASE, TOGGLES
+from perfguard.study.items import KERNEL_VARIANTS, KERNELS, MODELS, PARTS, PHASES_CASE, RANKS_CASE, TOGGLES
 from perfguard.study.measured import Item, Measured
 from perfguard.study.paired import measure_kernel, measure_toggle
 from perfguard.study.profiled import measure_classes, measure_donut
+from perfguard.study.scaling import measure_scaling
 
+_RANKS = "ranks"
 EVIDENCE = "evidence"  # Folder of a study that holds its items
 _KINDS: Mapping[str, type[Item]] = {
     "donuts": ModelDonut,
     "phases": ClassesCompared,
     "kernels": KernelPair,
     "cases": ToggleCompared,
-    "ranks": RankCell,
+    _RANKS: Scaling,
 }
 _LEAST_S = 60.0  # Budget of an item, at least: below it, two arms may not finish their first blocks
 
@@ -91,8 +93,9 @@ def items_of(parts: Iterable[str]) -> tuple[StudyItem, ...]:
         )
         for t in TOGGLES
     ]
+    ranks = [StudyItem(part=_RANKS, name="scaling", patterns=(RANKS_CASE,), measure=measure_scaling, is_timed=True)]
     wanted = set(parts)
-    return tuple(item for item in (*donuts, *phases, *kernels, *cases) if item.part in wanted)
+    return tuple(item for item in (*donuts, *phases, *kernels, *cases, *ranks) if item.part in wanted)
 
 
 def collect(plan: StudyPlan) -> StudyEvidence:
@@ -190,7 +193,9 @@ def _require_machine(folder: Path, done: Iterable[StoredItem], here: str) -> Non
 
 
 def _require_same(folder: Path, done: Iterable[StoredItem]) -> None:
-    known = {(item.machine.machine_id, item.machine.torch, len(item.machine.cpus)) for item in done}
+    known = {  # ranks take all CPUs, whatever the others are measured on
+        (item.machine.machine_id, item.machine.torch, len(item.machine.cpus)) for item in done if item.part != _RANKS
+    }
     if len(known) > 1:
         texts = sorted(f"torch {torch} on {cpus} CPUs of {machine}" for machine, torch, cpus in known)
         raise UsageError(f"{folder / EVIDENCE} holds items of {' and '.join(texts)}; choose another folder with --out")
@@ -212,6 +217,6 @@ def evidence_of(done: Mapping[str, StoredItem], problems: Mapping[str, Fact]) ->
         classes=next((value for value in values if isinstance(value, ClassesCompared)), None),
         kernels=tuple(value for value in values if isinstance(value, KernelPair)),
         toggles=tuple(value for value in values if isinstance(value, ToggleCompared)),
-        ranks=tuple(value for value in values if isinstance(value, RankCell)),
+        ranks=next((value.cells for value in values if isinstance(value, Scaling)), ()),
         problems=dict(problems),
     )

@@ -120,6 +120,16 @@ class RankCell:
     threads: int  # Of each rank
     ranks: int
     throughput_per_s: float  # Examples a second, all ranks together
+    rounds: int  # Fresh processes that it is the median of
+    sd_ratio: float | None  # Standard deviation of their logarithms; None with one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """Table 2: one step over threads and ranks that average their gradients."""
+
+    case_id: str  # Of one rank
+    cells: tuple[RankCell, ...]  # The fewest threads first, of these the fewest ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

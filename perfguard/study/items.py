@@ -32,6 +32,7 @@ KERNELS = (
 _RETINANET = (
     "step.retinanet_resnext50[image_size=96,classes=264,batch=1,dtype=fp32,memory_format=contiguous,mode=eager]"
 )
+RANKS_CASE = _RETINANET  # Table 2
 _RETINANET_BF16 = _RETINANET.replace("dtype=fp32", "dtype=bf16")
 _ADAM = "kernel.optimizer[layers=4,algorithm=adam,dtype=fp32,mode=for-loop]"
 _ALL = "dtype=bf16,memory_format=channels_last,optimizer=fused,norm=folded,focal=fused,anchors=all"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfguard.study.evidence import ClassesCompared, KernelPair, ModelDonut, RankCell, ToggleCompared
+from perfguard.study.evidence import ClassesCompared, KernelPair, ModelDonut, Scaling, ToggleCompared
 
 LEVEL = 0.95  # Confidence of the intervals
-Item = ModelDonut | ClassesCompared | KernelPair | ToggleCompared | RankCell
+Item = ModelDonut | ClassesCompared | KernelPair | ToggleCompared | Scaling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

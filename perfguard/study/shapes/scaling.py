@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import special
 
 from perfguard.records.facts import fact
 from perfguard.study.evidence import RankCell, StudyEvidence
@@ -20,12 +22,32 @@ def ranks_shape(cells: Sequence[RankCell], evidence: StudyEvidence) -> Shape:
         by_cores.setdefault(cell.threads * cell.ranks, []).append(cell)
     compared = [sorted(group, key=lambda cell: cell.ranks) for group in by_cores.values() if len(group) > 1]
     pairs = [pair for group in compared for pair in itertools.pairwise(group)]
-    won = sum(more.throughput_per_s > fewer.throughput_per_s for fewer, more in pairs)
+    gains = [_gain(fewer, more) for fewer, more in pairs]
+    won = sum(low > 0 for low, _ in gains)
     claim = fact("study.ranks_win", pairs=len(pairs) or None, won=won)
     if not pairs:
         reason = fact("study.needs_ranks", cpus=len(evidence.machine.cpus))
         return Shape(figure=Figure.RANKS, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=(reason,))
-    return Shape(figure=Figure.RANKS, outcome=decided(won == len(pairs)), claim=claim)
+    has_loss = any(high < 0 for _, high in gains)
+    outcome = decided(not has_loss) if has_loss or won == len(pairs) else ShapeOutcome.OPEN
+    return Shape(figure=Figure.RANKS, outcome=outcome, claim=claim)
+
+
+def _gain(fewer: RankCell, more: RankCell) -> tuple[float, float]:
+    """Ends of the 95 % interval of log(throughput of more ranks / of fewer), by Welch's t over rounds.
+
+    Infinite where a cell has one round.
+    """
+    gain = math.log(more.throughput_per_s / fewer.throughput_per_s)
+    if min(fewer.rounds, more.rounds) < 2:
+        return -math.inf, math.inf
+    parts = [((cell.sd_ratio or 0.0) ** 2 / cell.rounds, cell.rounds - 1) for cell in (fewer, more)]
+    variance = sum(part for part, _ in parts)
+    if not variance:
+        return gain, gain
+    freedom = variance**2 / sum(part**2 / max(1, degrees) for part, degrees in parts)
+    half = -special.stdtrit(freedom, 0.025) * math.sqrt(variance)
+    return gain - half, gain + half
 
 
 def convergence_shape(points: Convergence) -> Shape:

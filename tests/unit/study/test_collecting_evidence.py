@@ -145,8 +145,8 @@ def test_a_damaged_file_is_an_error(tmp_path: Path, text: str) -> None:
         stored_items(tmp_path)
 
 
-def test_every_part_but_ranks_has_items_and_every_donut_of_the_paper_one() -> None:
-    assert {item.part for item in items_of(PARTS)} == {*PARTS} - {"ranks"}
+def test_every_part_has_items_and_every_donut_of_the_paper_one() -> None:
+    assert {item.part for item in items_of(PARTS)} == {*PARTS}
     assert {item.name for item in items_of(["donuts"])} == {donut.model for donut in load_paper().donuts}
     assert len({item.id for item in items_of(PARTS)}) == len(items_of(PARTS))
 

@@ -176,12 +176,32 @@ class TestCaseStudies:
 
 class TestRanks:
     def test_more_threads_in_one_rank_may_win(self) -> None:
-        cells = (RankCell(threads=1, ranks=2, throughput_per_s=3.0), RankCell(threads=2, ranks=1, throughput_per_s=3.5))
+        cells = (
+            RankCell(threads=1, ranks=2, throughput_per_s=3.0, rounds=4, sd_ratio=0.0),
+            RankCell(threads=2, ranks=1, throughput_per_s=3.5, rounds=4, sd_ratio=0.0),
+        )
         found = shape(replace(EVIDENCE, ranks=cells), "study.ranks_win")
         assert (found.outcome, found.claim.values) == (FAILS, {"pairs": 1, "won": 0})
 
+    @pytest.mark.parametrize(("sd_ratio", "outcome"), [(0.01, HOLDS), (0.2, OPEN), (None, OPEN)])
+    def test_rounds_that_scatter_leave_it_open(self, sd_ratio: float | None, outcome: ShapeOutcome) -> None:
+        cells = tuple(
+            RankCell(
+                threads=2 // ranks,
+                ranks=ranks,
+                throughput_per_s=rate,
+                rounds=1 if sd_ratio is None else 4,
+                sd_ratio=sd_ratio,
+            )
+            for ranks, rate in ((1, 3.0), (2, 3.5))
+        )
+        assert shape(replace(EVIDENCE, ranks=cells), "study.ranks_win").outcome is outcome
+
     def test_cells_on_different_numbers_of_cpus_are_not_compared(self) -> None:
-        cells = (RankCell(threads=1, ranks=1, throughput_per_s=2.0), RankCell(threads=1, ranks=2, throughput_per_s=3.9))
+        cells = (
+            RankCell(threads=1, ranks=1, throughput_per_s=2.0, rounds=4, sd_ratio=0.0),
+            RankCell(threads=1, ranks=2, throughput_per_s=3.9, rounds=4, sd_ratio=0.0),
+        )
         found = shape(replace(EVIDENCE, ranks=cells), "study.ranks_win")
         assert (found.outcome, reasons(found)) == (NOT_MEASURED, ["study.needs_ranks"])
 
