@@ -33,7 +33,7 @@ def invoke(tmp_path, monkeypatch):
     return run
 
 
-def test_a_donut_is_measured_stored_and_reported(invoke, tmp_path: Path) -> None:
+def test_a_donut_is_measured_once_stored_and_reported(invoke, tmp_path: Path) -> None:
     assert invoke("--parts", "donuts", "--out", "study", "--quiet").exit_code == 0
     (stored,) = stored_items(tmp_path / "study").values()
     assert stored.value.case_id == TINY
@@ -45,9 +45,6 @@ def test_a_donut_is_measured_stored_and_reported(invoke, tmp_path: Path) -> None
     assert (tmp_path / "study" / "report.html").is_file()
     assert (tmp_path / "study" / "report.md").is_file()
 
-
-def test_stored_evidence_is_reported_without_measuring(invoke, tmp_path: Path) -> None:
-    invoke("--parts", "donuts", "--out", "study", "--quiet")
     written = (tmp_path / "study" / "evidence" / "donuts-lstm.json").stat().st_mtime_ns
     assert invoke("--parts", "donuts", "--out", "study", "--budget", "0").exit_code == 0
     assert (tmp_path / "study" / "evidence" / "donuts-lstm.json").stat().st_mtime_ns == written
@@ -66,7 +63,7 @@ def test_phases_are_compared_with_few_and_many_classes(invoke, tmp_path: Path, m
 def test_a_toggle_is_compared_in_interleaved_blocks(invoke, tmp_path: Path, monkeypatch) -> None:
     adam = next(toggle for toggle in items.TOGGLES if toggle.name == "optimizer")
     monkeypatch.setattr(collect, "TOGGLES", (adam,))
-    invoke("--parts", "cases", "--out", "study", "--budget", "60", "--quiet")
+    invoke("--parts", "cases", "--out", "study", "--budget", "300", "--quiet")
     value = stored_items(tmp_path / "study")["cases-optimizer"].value
     assert (value.case_id, value.is_different) == (adam.case, False)
     assert value.baseline_s > 0

@@ -65,7 +65,7 @@ def runs_of(project):
     return sorted(path.name for path in (project.path / ".perfguard" / "runs").glob("*"))
 
 
-def test_what_helps_is_found_what_leaves_work_out_is_refused_and_nothing_is_measured_twice(tunable):
+def test_what_helps_is_found_and_nothing_is_measured_twice_until_the_code_changes(tunable):
     found = tuned(tunable, *TUNE)
     assert (found["outcome"], found["exit_code"]) == ("done", 0), found["trials"]
     assert dict(found["recipe"])["mode"] == "builtin"
@@ -82,17 +82,20 @@ def test_what_helps_is_found_what_leaves_work_out_is_refused_and_nothing_is_meas
     assert again["recipe"] == found["recipe"]
     assert all(tried["is_reused"] for tried in again["trials"])
 
-
-def test_trials_are_ordinary_runs_and_the_final_one_does_not_end_early(tunable):
-    found = tuned(tunable, *TUNE, "--toggles", "mode")
+    # Trials are ordinary runs, and the final one does not end early.
     first, final = found["trials"][0]["outcome"], found["trials"][-1]["outcome"]
     folder = tunable.path / ".perfguard" / "runs" / final["run_id"]
     assert json.loads((folder / "result.json").read_text())["gate"]["blocks_total"] == 7  # the project's max_blocks
     shown = tunable.result("show", first["run_id"])
-    assert shown["arms"]["candidate"]["text"] == "dir:.+set:mode=builtin"
+    assert shown["arms"]["candidate"]["text"].startswith("dir:.+set:")
     assert shown["op_count_changes"] == {}
     written = tunable.run("report", first["run_id"], final["run_id"], "-o", "tune.html")
     assert written.returncode == 0, written.stderr
+
+    tunable.replace("bench_tuned.py", "40_000", "30_000")
+    changed = tunable.result(*TUNE, "--toggles", "memory_format")
+    assert changed["journal"] != found["journal"]
+    assert not any(tried["is_reused"] for tried in changed["trials"])
 
 
 def test_killed_in_a_trial_it_goes_on_without_measuring_the_finished_ones_again(tunable):
@@ -123,14 +126,6 @@ def test_interrupted_it_says_what_it_has_and_goes_on(tunable):
     assert (process.returncode, found["outcome"], found["recipe"]) == (130, "interrupted", []), stderr
     assert tunable.workers() == []
     assert found["trials"]
-
-
-def test_changed_code_is_measured_anew(tunable):
-    first = tunable.result(*TUNE, "--toggles", "memory_format")
-    tunable.replace("bench_tuned.py", "40_000", "30_000")
-    second = tunable.result(*TUNE, "--toggles", "memory_format")
-    assert first["journal"] != second["journal"]
-    assert not any(tried["is_reused"] for tried in second["trials"])
 
 
 def test_a_setting_that_is_slower_ends_its_trial_without_a_confirmation(tunable):
