@@ -78,6 +78,9 @@ class SimulatedTarget:
     def tuned(self, setting: Setting) -> str:
         return f"{self.name}[{','.join(f'{name}={value}' for name, value in setting)}]"
 
+    def variables(self, setting: Setting) -> Mapping[str, str]:
+        return {}
+
     def command(self, setting: Setting) -> str:
         return f"perfguard compare --candidate {self.candidate(setting)}"
 

@@ -121,7 +121,7 @@ def current_scope(request: Request) -> Scope:
     config, selection = loaded.config, choose_cpus(loaded, fingerprint)
     interpreter = find_interpreter(config.python, loaded.project) if config.python else sys.executable
     software = decode_software({})
-    if needs_torch(request.cases):
+    if request.script or needs_torch(request.cases):
         environment = base_environment(
             os.environ,
             profile=config.env_profile,

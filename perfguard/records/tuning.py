@@ -29,6 +29,7 @@ class TrialVerdict(str, Enum):
     SLOWER = "slower"  # The whole interval lies above zero
     OPEN = "open"  # The interval holds zero, or there is none
     DIFFERENT = "different"  # The numerics guard refused it: another loss, gradient norm or result
+    IGNORED = "ignored"  # The setting does not apply: the script ignores it
     FAILED = "failed"  # It could not be measured
 
 
@@ -37,7 +38,7 @@ class TuningOutcome(str, Enum):
 
     DONE = "done"  # Everything was tried, each long enough for an answer
     UNFINISHED = "unfinished"  # The budget or an unstable host left trials open; the same command continues
-    FAILED = "failed"  # Not one trial could be measured
+    FAILED = "failed"  # Not one trial of a setting that applies could be measured
     REFUSED = "refused"  # The recipe as a whole computes something else than the reference
     INTERRUPTED = "interrupted"  # The user ended it; what was measured is kept
 
@@ -116,7 +117,8 @@ class Tuning:
     schema: int = TUNING_SCHEMA
     outcome: TuningOutcome
     exit_code: int
-    target: str  # What was tuned: a case id
+    target: str  # What was tuned: a case id, or a script
+    is_script: bool  # Which of the two
     machine_id: str
     toggles: tuple[Toggle, ...]  # In the order in which they were tried
     inapplicable: tuple[Inapplicable, ...]
@@ -125,7 +127,8 @@ class Tuning:
     recipe: Setting  # What helped
     final: TrialOutcome | None  # The recipe against the reference; None where nothing helped or it was not measured
     candidate: str  # The recipe as an arm, `set:optimizer=fused`; empty where nothing helped
-    tuned: str  # The target with the recipe: a case id
+    environment: tuple[tuple[str, str], ...]  # Variables of the recipe: allocator and threads
+    tuned: str  # The target with the recipe: a case id, or the script
     command: str  # Compares the reference with the recipe; empty where nothing helped
     budget_s: float
     duration_s: float  # Wall seconds of this start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -11,30 +10,34 @@ from pathlib import Path
 
 from perfguard.benchmarks.options import with_values
 from perfguard.errors import ArmError, ExitCode, InterruptedRunError, MeasurementError
-from perfguard.gate.bisect import RunGate, decisive_settings
+from perfguard.gate.bisect import RunGate
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.gate.rules.rulings import ARM_INTRUDED
 from perfguard.host.allocators import installed_allocators
 from perfguard.host.probe import probe
-from perfguard.profile.advice.trials import arm_text
-from perfguard.profile.runs.profiling import ProfileSize, profile_arm
-from perfguard.records.facts import Severity, fact
+from perfguard.profile.runs.profiling import profile_arm
 from perfguard.records.plan import FOR_FINAL_TRIAL, FOR_TRIALS, ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm
 from perfguard.records.spec import BenchmarkSpec, Case
 from perfguard.records.tuning import Hint, Inapplicable, Purpose, Setting, Toggle, Trial, TrialOutcome, TrialVerdict
 from perfguard.records.verdict import GateOutcome, Outcome, Verdict
-from perfguard.runner.arms import git
 from perfguard.runner.measuring import needs_torch
 from perfguard.runner.session import Request, choose_cpus
-from perfguard.tuning.toggles import CaseToggles, chosen_toggles, toggles_of
+from perfguard.tuning.toggles import KnownToggles, chosen_toggles, toggles_of
+from perfguard.tuning.trials import (
+    KEPT_IN,
+    PROFILE,
+    arm_with,
+    hints_of,
+    not_measurable,
+    request_of,
+    shared_scope,
+    verdict_of,
+)
 
 TRIAL_BLOCKS = 12  # Most of a trial; a clear answer needs five
 FINAL_BLOCKS = 20  # Of the final trial, which does not end early
-_PROFILE = ProfileSize(processes=1, where=False)
-_KEPT_IN = Path(".perfguard") / "tune"
-_UNTIMED = frozenset({"budget_s"})  # Settings that an outcome does not depend on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,7 @@ class CaseTarget:
     request: Request  # Of this one case
     arm: ArmSpec  # The reference
     benchmarks: Sequence[BenchmarkSpec]
-    case_toggles: CaseToggles
+    known: KnownToggles
     toggles: Sequence[Toggle]
     inapplicable: Sequence[Inapplicable]
     run_gate: RunGate = compare_arms
@@ -72,31 +75,18 @@ class CaseTarget:
     @property
     def journals(self) -> Path:
         """The folder of the journals."""
-        return self.request.loaded.project / _KEPT_IN
+        return self.request.loaded.project / KEPT_IN
 
     def scope(self) -> Mapping[str, object]:
         """What outcomes depend on, beside the two settings: case, arm, code, machine, software, libraries, settings."""
-        return {
-            **{name: value for name, value in decisive_settings(self.request).items() if name not in _UNTIMED},
-            "arm": arm_text(self.arm),
-            "source": _source_id(self.request.loaded.project, self.arm),
-            "libraries": {name: str(path) for name, path in self.case_toggles.libraries.items()},
-        }
+        return shared_scope(self.request, self.arm, self.known)
 
     def profile(self) -> tuple[Hint, ...]:
         """Findings of one process of the reference; none where it does without torch or cannot be profiled."""
         if not needs_torch(self.request.cases):
             return ()
-        try:
-            report = profile_arm(replace(self.request, fingerprint=probe()), self.arm, _PROFILE)
-        except MeasurementError as error:
-            self.request.progress(
-                fact("tune.not_profiled", severity=Severity.NOTABLE, error=str(error).splitlines()[0])
-            )
-            return ()
-        if report.interrupted:
-            raise InterruptedRunError("interrupted while the case was profiled")
-        return tuple(Hint(code=found.code, share=found.share) for case in report.cases for found in case.findings)
+        request = replace(self.request, fingerprint=probe())
+        return hints_of(lambda: profile_arm(request, self.arm, PROFILE), request.progress)
 
     def measure(self, trial: Trial, budget_s: float) -> TrialOutcome:
         """Measure a trial as a paired run, with few blocks."""
@@ -104,18 +94,14 @@ class CaseTarget:
         loaded = self.request.loaded
         most = min(loaded.config.max_blocks, FINAL_BLOCKS if is_final else TRIAL_BLOCKS)
         request = replace(
-            self.request,
-            fingerprint=probe(),  # each trial is a run of its own
-            budget_s=budget_s,
+            request_of(self.request, trial, self.name, budget_s),
             loaded=replace(loaded, config=replace(loaded.config, max_blocks=most)),
             gate=FOR_FINAL_TRIAL if is_final else FOR_TRIALS,
-            notes=(*self.request.notes, fact("tune.trial_of", purpose=trial.purpose.value, case_id=self.name)),
         )
         try:
             result = self.run_gate(request, self._spec(trial.before), self._spec(trial.after))
         except (ArmError, MeasurementError) as error:
-            reason = fact("tune.not_measurable", error=str(error).splitlines()[0])
-            return TrialOutcome(verdict=TrialVerdict.FAILED, reasons=(reason,), is_kept=False)
+            return not_measurable(error)
         if result.exit_code == ExitCode.INTERRUPTED:
             raise InterruptedRunError("a trial was interrupted")
         return self._outcome(result, trial, most)
@@ -126,20 +112,19 @@ class CaseTarget:
 
     def tuned(self, setting: Setting) -> str:
         """The id of the case with the setting's parameters; variables are not part of it."""
-        return with_values(self.case, self.case_toggles.parameters(setting), self.benchmarks).id
+        return with_values(self.case, self.known.parameters(setting), self.benchmarks).id
 
     def command(self, setting: Setting) -> str:
         """The comparison of the reference with a setting."""
         arms = ("--baseline", self._spec(()).text, "--candidate", self._spec(setting).text)
         return shlex.join(("perfguard", "compare", *arms, "--case", self.name))
 
+    def variables(self, setting: Setting) -> Mapping[str, str]:
+        """Allocator and threads as variables."""
+        return self.known.variables(setting)
+
     def _spec(self, setting: Setting) -> ArmSpec:
-        environment = {**dict(self.arm.environment), **self.case_toggles.variables(setting)}
-        parameters = {**dict(self.arm.parameters), **self.case_toggles.parameters(setting)}
-        spec = replace(
-            self.arm, environment=tuple(sorted(environment.items())), parameters=tuple(sorted(parameters.items()))
-        )
-        return replace(spec, text=arm_text(spec))
+        return arm_with(self.arm, self.known, setting)
 
     def _outcome(self, result: RunResult, trial: Trial, most: int) -> TrialOutcome:
         judged = next(
@@ -194,7 +179,7 @@ def case_target(
     )
     toggles, inapplicable = chosen_toggles(found.toggles, found.inapplicable, names)
     return CaseTarget(
-        request=request, arm=arm, benchmarks=benchmarks, case_toggles=found, toggles=toggles, inapplicable=inapplicable
+        request=request, arm=arm, benchmarks=benchmarks, known=found, toggles=toggles, inapplicable=inapplicable
     )
 
 
@@ -206,27 +191,8 @@ def _verdict(judged: Verdict, lower: float | None, upper: float | None) -> Trial
         return TrialVerdict.FAILED
     if any(reason.code == ARM_INTRUDED for reason in judged.reasons):
         return TrialVerdict.OPEN
-    if upper is not None and upper < 0:
-        return TrialVerdict.FASTER
-    return TrialVerdict.SLOWER if lower is not None and lower > 0 else TrialVerdict.OPEN
+    return verdict_of(lower, upper)
 
 
 def _failed_arm(judged: Verdict) -> str | None:
     return next((reason.subject.arm for reason in judged.reasons if reason.subject.arm is not None), None)
-
-
-def _source_id(project: Path, arm: ArmSpec) -> str:
-    """Identity of the code under test: git's where it knows, else of the Python files."""
-    directory = (project / (arm.directory or ".")).resolve()
-    if not directory.is_dir():
-        raise ArmError(f"arm {arm.text!r}: {directory} is not a directory")
-    if arm.revision is not None and (repository := git.top_level(project)) is not None:
-        return git.tree_of(repository, git.resolve_commit(repository, arm.revision))
-    state = git.tree_state(directory)
-    if state.tree is not None:
-        return state.source_id
-    digest = hashlib.sha256()
-    for path in sorted(directory.rglob("*.py")):
-        if not any(part.startswith(".") for part in path.relative_to(directory).parts) and path.is_file():
-            digest.update(f"{path.relative_to(directory)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()

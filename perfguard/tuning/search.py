@@ -61,8 +61,8 @@ def search(toggles: Sequence[Toggle]) -> Search:
     Forward: each value is tried on top of the recipe so far and joins it where it is a gain. Values of one toggle
     compete: a later one replaces an earlier one only where it is faster than that. Toggles that were no gain are tried
     again on a recipe that has grown since. Then pairs of them are tried, for gains that only exist together. At last
-    each value must be a gain in the recipe as it is, or it is removed. A value that cannot be measured, or that
-    computes something else, is not tried alone again.
+    each value must be a gain in the recipe as it is, or it is removed. A value that cannot be measured, that is ignored
+    or that computes something else is not tried alone again.
 
     The final trial compares the recipe with the reference. Its outcome decides nothing, so it is not biased by the
     choice, as the gains of chosen values are.
@@ -135,7 +135,7 @@ def _add(state: _State, toggles: Iterable[Toggle]) -> Generator[Trial, TrialOutc
 def _add_best_value(state: _State, toggle: Toggle) -> Generator[Trial, TrialOutcome | None, None]:
     for value in toggle.values:
         alone = state.alone.get((toggle.name, value))
-        if alone is not None and alone.verdict in (TrialVerdict.FAILED, TrialVerdict.DIFFERENT):
+        if alone is not None and alone.verdict in (TrialVerdict.FAILED, TrialVerdict.DIFFERENT, TrialVerdict.IGNORED):
             continue
         after = with_values(state.recipe, (toggle.name, value))
         outcome = yield from _compare(state, Trial(purpose=Purpose.ADD, before=state.recipe, after=after))

@@ -1,4 +1,4 @@
-"""The toggles of a case: parameters and options of its benchmark, allocator and threads; and why others are none."""
+"""The toggles of a case or script: its parameters or settings, allocator and threads; and why others are none."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from perfguard.errors import UsageError
 from perfguard.host.allocators import ALLOCATORS
 from perfguard.records.facts import fact
 from perfguard.records.ranks import RANK_OPTIONS
+from perfguard.records.script_settings import SCRIPT_SETTINGS
 from perfguard.records.spec import BenchmarkSpec, Case, format_parameter
 from perfguard.records.tuning import Inapplicable, Setting, Toggle
 
 _AXES = ("dtype", "memory_format", "mode")  # Parameters of case ids that say how a step runs, not what it computes
 ALLOCATOR, THREADS = "allocator", "threads"
 _PROCESS = (ALLOCATOR, THREADS)  # Toggles of the whole process, by its variables
-_DEFAULT = "default"
+_DEFAULT, _AS_WRITTEN = "default", "as written"  # Values of the reference that have no other name
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseToggles:
-    """What can be set for a case."""
+class KnownToggles:
+    """What can be set for a case or a script."""
 
     toggles: tuple[Toggle, ...]  # In the order of the catalogue, those of the process last
     inapplicable: tuple[Inapplicable, ...]
@@ -51,7 +52,7 @@ def toggles_of(
     libraries: Mapping[str, Path],
     threads: int,
     arm_parameters: Mapping[str, str] = _NOTHING,
-) -> CaseToggles:
+) -> KnownToggles:
     """The toggles of a case that runs on so many threads, with the allocators that are installed.
 
     The reference has the case's parameters, and those that its arm sets in their place.
@@ -73,6 +74,32 @@ def toggles_of(
         if name not in own and "step" in spec.tags:
             missing = fact("tune.no_parameter", benchmark=case.benchmark)
             inapplicable.append(Inapplicable(name=name, reason=missing))
+    return _with_process(toggles, inapplicable, libraries, threads)
+
+
+def toggles_of_script(
+    *, libraries: Mapping[str, Path], threads: int, arm_parameters: Mapping[str, str] = _NOTHING
+) -> KnownToggles:
+    """The toggles of a script: settings that can be made from outside, beside those of the process.
+
+    The first value of a setting is what torch does on CPUs where a script chooses nothing, so it is tried only where
+    the reference's arm sets another.
+    """
+    toggles = [
+        Toggle(
+            name=name,
+            reference=arm_parameters.get(name, _AS_WRITTEN),
+            values=tuple(value for value in values if value != arm_parameters.get(name, values[0])),
+        )
+        for name, values in SCRIPT_SETTINGS.items()
+    ]
+    return _with_process(toggles, [], libraries, threads)
+
+
+def _with_process(
+    toggles: list[Toggle], inapplicable: list[Inapplicable], libraries: Mapping[str, Path], threads: int
+) -> KnownToggles:
+    """These and the toggles of the whole process."""
     if libraries:
         toggles.append(Toggle(name=ALLOCATOR, reference=_DEFAULT, values=tuple(libraries)))
     else:
@@ -82,7 +109,7 @@ def toggles_of(
         toggles.append(Toggle(name=THREADS, reference=str(threads), values=fewer))
     else:
         inapplicable.append(Inapplicable(name=THREADS, reason=fact("tune.one_cpu")))
-    return CaseToggles(toggles=tuple(toggles), inapplicable=tuple(inapplicable), libraries=libraries)
+    return KnownToggles(toggles=tuple(toggles), inapplicable=tuple(inapplicable), libraries=libraries)
 
 
 def _is_toggle(name: str, spec: BenchmarkSpec) -> bool:

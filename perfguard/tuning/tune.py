@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Protocol
@@ -45,7 +45,7 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """How it is called: a case id."""
+        """How it is called: a case id, or a script."""
 
     @property
     def benchmark(self) -> str:
@@ -84,6 +84,9 @@ class Target(Protocol):
     def tuned(self, setting: Setting) -> str:
         """The target with a setting, as it is called."""
 
+    def variables(self, setting: Setting) -> Mapping[str, str]:
+        """The environment variables of a setting."""
+
     def command(self, setting: Setting) -> str:
         """What compares the reference with a setting."""
 
@@ -120,6 +123,7 @@ def tune(
         outcome=outcome,
         exit_code=int(_EXIT_CODES[outcome]),
         target=target.name,
+        is_script=not target.benchmark,
         machine_id=target.machine_id,
         toggles=toggles,
         inapplicable=tuple(target.inapplicable),
@@ -128,6 +132,7 @@ def tune(
         recipe=recipe,
         final=found.final if found is not None else None,
         candidate=target.candidate(recipe) if recipe else "",
+        environment=tuple(sorted(target.variables(recipe).items())),
         tuned=target.tuned(recipe),
         command=target.command(recipe) if recipe else "",
         budget_s=budget_s,
@@ -139,7 +144,8 @@ def tune(
 
 def _outcome(found: Found, tried: Sequence[TriedTrial]) -> TuningOutcome:
     outcomes = [each.outcome for each in tried]
-    if outcomes and all(outcome.verdict is TrialVerdict.FAILED for outcome in outcomes):
+    verdicts = {outcome.verdict for outcome in outcomes}
+    if TrialVerdict.FAILED in verdicts and verdicts <= {TrialVerdict.FAILED, TrialVerdict.IGNORED}:
         return TuningOutcome.FAILED
     if found.final is not None and found.final.verdict is TrialVerdict.DIFFERENT:
         return TuningOutcome.REFUSED

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from perfguard.cli.options import env_profile_option, flag, format_option, load, progress_options, python_option
 from perfguard.cli.output import plain_text, print_parts
+from perfguard.cli.targets import TakesScript, is_script
 from perfguard.codec import to_json
 from perfguard.errors import ExitCode, StoreError, UsageError
 from perfguard.records.case_names import short_names
@@ -48,17 +49,8 @@ class _UnnamedContext(click.Context):
         return self.parent.command_path if self.parent is not None else super().command_path
 
 
-class _Unnamed(click.Command):
+class _Unnamed(TakesScript):
     context_class = _UnnamedContext
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Arguments after a script are the script's own, even if they look like options."""
-        script = next((index for index, word in enumerate(args) if _is_script(word)), len(args))
-        return super().parse_args(ctx, [*args[: script + 1], "--", *args[script + 1 :]])
-
-
-def _is_script(word: str) -> bool:
-    return word.endswith(".py") and not word.startswith("-")
 
 
 class TargetOrCommand(click.Group):
@@ -138,13 +130,13 @@ def target(**options: Any) -> None:
     from perfguard.profile.runs.profiling import ProfileSize, profile_arm, profile_user_script
     from perfguard.runner.arms.resolve import parse_arm
 
-    is_script = _is_script(options["target"])
+    has_script = is_script(options["target"])
     loaded = load(options)
     spec = parse_arm(options["candidate"])
     size = ProfileSize(
-        processes=options["processes"] or (1 if is_script else 2), steps=options["steps"], replays=options["replays"]
+        processes=options["processes"] or (1 if has_script else 2), steps=options["steps"], replays=options["replays"]
     )
-    if is_script:
+    if has_script:
         request, path = build_request("profile", loaded, options), Path(options["target"])
         comparison = _compared(request, path, options) if options["baseline"] is not None else None
         report = profile_user_script(request, spec, size, path, options["arguments"], skip=options["skip"])
@@ -160,11 +152,12 @@ def target(**options: Any) -> None:
 
 
 def _compared(request: Request, path: Path, options: dict[str, Any]) -> ScriptComparison:
-    from perfguard.gate.paired.compare_scripts import compare_user_script, script_of
+    from perfguard.gate.paired.compare_scripts import Precision, compare_user_script, script_of
     from perfguard.runner.arms.resolve import parse_arm
 
     script = script_of(path, options["arguments"], timeout_s=request.budget_s, skip=options["skip"])
-    return compare_user_script(request, parse_arm(options["baseline"]), parse_arm(options["candidate"]), script)
+    before, after = parse_arm(options["baseline"]), parse_arm(options["candidate"])
+    return compare_user_script(request, before, after, script, Precision(budget_s=request.budget_s)).comparison
 
 
 def _exit_code(report: ProfileReport) -> ExitCode:

@@ -52,16 +52,27 @@ def script_of(path: Path, arguments: Sequence[str], *, timeout_s: float, skip: i
     return Script(path=found, arguments=tuple(arguments), skip=skipped, steps=FEWEST_STEPS, timeout_s=timeout_s)
 
 
-def compare_user_script(request: Request, before: ArmSpec, after: ArmSpec, script: Script) -> ScriptComparison:
-    """Compare the steps of a script in two arms, as a run of its own within the budget of the request.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptRun:
+    """A recorded run that compared two arms of a script."""
+
+    run_id: str  # Name of its folder
+    comparison: ScriptComparison
+    is_interrupted: bool  # Whether the user ended it, so that there are fewer pairs than wanted
+
+
+def compare_user_script(
+    request: Request, before: ArmSpec, after: ArmSpec, script: Script, precision: Precision
+) -> ScriptRun:
+    """Compare the steps of a script in two arms, as a run of its own.
 
     Raises:
         PerfguardError: As `compare_scripts`.
     """
     with open_session(replace(request, cases=(), script=str(script.path)), mode="profile") as session:
-        found = compare_scripts(session, before, after, script, Precision(budget_s=request.budget_s))
+        found = compare_scripts(session, before, after, script, precision)
         session.folder.write_json("script_comparison.json", found)
-    return found
+    return ScriptRun(run_id=session.folder.path.name, comparison=found, is_interrupted=session.interrupts.asked)
 
 
 def compare_scripts(
@@ -76,7 +87,8 @@ def compare_scripts(
     Raises:
         InterruptedRunError: Interrupted before the first pair was complete.
         ScriptFailedError: The script fails in the first arm; that it fails in the second is a reason to refuse that.
-        PerfguardError: An arm cannot be started, or the script makes too few steps.
+        TooFewStepsError: The script makes too few steps.
+        PerfguardError: An arm cannot be started.
     """
     workshop = f"arms-{len(tuple(session.folder.path.glob('arms*/')))}"
     starter, _ = start_arms(session, {Arm.BASELINE: before, Arm.CANDIDATE: after}, Place(workshop=workshop))
@@ -127,7 +139,7 @@ def compare_pairs(
             if is_enough or refused:
                 break
     except UsageError as error:
-        refused = (fact("script.refused", severity=Severity.GRAVE, error=as_text(str(error))),)
+        refused = (fact("script.ignored", severity=Severity.GRAVE, error=as_text(str(error))),)
     except ScriptFailedError as error:
         if error.arm is Arm.BASELINE:
             raise

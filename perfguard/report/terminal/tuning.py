@@ -20,9 +20,23 @@ _WORDS = {
     TrialVerdict.SLOWER: "slower",
     TrialVerdict.OPEN: "no gain shown",
     TrialVerdict.DIFFERENT: "different results",
+    TrialVerdict.IGNORED: "does not apply",
     TrialVerdict.FAILED: "failed",
 }
-_EXPLAINED = (TrialVerdict.DIFFERENT, TrialVerdict.FAILED)  # What needs a reason
+_EXPLAINED = {TrialVerdict.DIFFERENT: "refused", TrialVerdict.IGNORED: "ignored", TrialVerdict.FAILED: "failed"}
+"""What needs a reason, and what it is called there."""
+
+_CODE = {
+    ("dtype", "bf16"): 'with torch.autocast("cpu", torch.bfloat16):  # around forward and loss, not around backward',
+    ("memory_format", "channels_last"): (
+        "model = model.to(memory_format=torch.channels_last); images = images.to(memory_format=torch.channels_last)"
+    ),
+    ("optimizer", "for-loop"): "foreach=False, fused=False  # arguments of the optimizer",
+    ("optimizer", "foreach"): "foreach=True  # argument of the optimizer",
+    ("optimizer", "fused"): "fused=True  # argument of the optimizer",
+}
+"""What keeps a setting in a script."""
+
 _COLUMNS = ("trial", "on top of", "effect", "95 % interval", "blocks", "result")
 
 
@@ -33,7 +47,7 @@ def render_tuning(found: Tuning) -> list[RenderableType]:
     return [
         *texts(*_head(found), style="dim"),
         *([table] if found.trials else []),
-        *texts(*_refusals(found), style="yellow"),
+        *texts(*_refusals(found), *_unchecked(found), style="yellow"),
         *texts(*(f"not tried  {name}: {why}" for name, why in _inapplicable(found)), style="dim"),
         *texts(f"{found.outcome.value}: {_conclusion(found)}", style=style),
         *texts(*(f"    {label:<10} {text}" for label, text in _settings(found))),
@@ -47,7 +61,7 @@ def render_tuning_markdown(found: Tuning) -> str:
     if found.trials:
         lines += ["", f"| {' | '.join(_COLUMNS)} |", "|---|---|--:|---|--:|---|"]
         lines += [f"| {' | '.join(escape(cell) for cell in row)} |" for row in _rows(found)]
-    lines += ["", *(f"- {escape(line)}" for line in _refusals(found))]
+    lines += ["", *(f"- {escape(line)}" for line in (*_refusals(found), *_unchecked(found)))]
     lines += [f"- not tried: {code(name)}, {escape(why)}" for name, why in _inapplicable(found)]
     lines += [f"- {escape(line)}" for line in _head(found)]
     return "\n".join(lines)
@@ -74,7 +88,7 @@ def _head(found: Tuning) -> list[str]:
     measured = sum(not tried.is_reused for tried in found.trials)
     spent = f"{format_duration(found.duration_s)} of {format_duration(found.budget_s)}"
     return [
-        f"case       {found.target}",
+        f"{'script' if found.is_script else 'case':<10} {found.target}",
         f"trials     {format_count(len(found.trials), 'trial')}, {measured} measured now, in {spent}",
         f"findings   {', '.join(_hint(hint.code, hint.share) for hint in found.hints) or 'none'}",
         f"kept in    {found.journal}",
@@ -130,11 +144,17 @@ def _result(tried: TriedTrial, recipe: Setting) -> str:
 
 def _refusals(found: Tuning) -> list[str]:
     return [
-        f"{'refused' if tried.outcome.verdict is TrialVerdict.DIFFERENT else 'failed':<10} {_name(tried)}: "
-        f"{describe_all(tried.outcome.reasons)}"
+        f"{_EXPLAINED[tried.outcome.verdict]:<10} {_name(tried)}: {describe_all(tried.outcome.reasons)}"
         for tried in found.trials
         if tried.outcome.verdict in _EXPLAINED
     ]
+
+
+def _unchecked(found: Tuning) -> list[str]:
+    """That results were not compared, once."""
+    reasons = (reason for tried in found.trials for reason in tried.outcome.reasons)
+    unchecked = next((reason for reason in reasons if reason.code == "script.unchecked"), None)
+    return [f"{'unchecked':<10} {describe(unchecked)}"] if unchecked is not None else []
 
 
 def _inapplicable(found: Tuning) -> list[tuple[str, str]]:
@@ -179,8 +199,14 @@ def _settings(found: Tuning) -> Sequence[tuple[str, str]]:
     references = {toggle.name: toggle.reference for toggle in found.toggles}
     changes = [(f"{name}", f"{references.get(name, '')} → {value}") for name, value in found.recipe]
     runs = [tried.outcome.run_id for tried in found.trials if tried.outcome.run_id is not None]
+    variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in found.environment)
+    environment = [("variables", variables)] if variables else []
+    if found.is_script:
+        lines = [("code", _CODE[change]) for change in found.recipe if change in _CODE]
+        return [*changes, *lines, *environment, ("arm", found.candidate), ("compare", found.command)]
     return [
         *changes,
+        *environment,
         ("arm", found.candidate),
         ("case", found.tuned),
         ("compare", found.command),

@@ -29,6 +29,10 @@ class ScriptFailedError(MeasurementError):
         self.arm = arm
 
 
+class TooFewStepsError(MeasurementError):
+    """The script makes too few optimizer steps to be timed, or none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptPair:
     """One process of each arm, whose steps took turns under the same seeds."""
@@ -57,7 +61,8 @@ def pairs_of_script(script: Script, pairing: Pairing) -> Iterator[ScriptPair]:
 
     Raises:
         ScriptFailedError: The script fails.
-        MeasurementError: A worker cannot be started, or the script makes too few steps.
+        TooFewStepsError: The script makes too few steps.
+        MeasurementError: A worker cannot be started.
         UsageError: The script ignores a setting.
     """
     for block in plan_blocks(1, seed=pairing.settings.seed):
@@ -167,11 +172,11 @@ class _Pair:
         if failed is not None:
             return ScriptFailedError(arm, str(failed))
         if not end.steps:
-            return MeasurementError(
+            return TooFewStepsError(
                 f"{self.script.path} makes no step of a torch.optim optimizer in its main thread, so two arms cannot "
                 "take turns; compare a benchmark of your own instead (README, Measure your own training step)"
             )
-        return MeasurementError(
+        return TooFewStepsError(
             f"{self.script.path} ended after {end.steps} optimizer steps; let it make more, for instance by a larger "
             "number of epochs"
         )

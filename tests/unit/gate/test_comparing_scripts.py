@@ -113,7 +113,7 @@ def test_results_that_nobody_could_compare_are_noted():
 
 def test_a_setting_that_is_ignored_or_fails_is_refused_with_its_reason():
     ignored = compare(failing(UsageError("train.py ignores optimizer=fused")))
-    assert codes(ignored) == ["script.refused"]
+    assert codes(ignored) == ["script.ignored"]
     assert ignored.refused[0].values["error"] == "train.py ignores optimizer=fused"
     failed = compare(failing(ScriptFailedError(Arm.CANDIDATE, "failed: no\nTraceback")))
     assert failed.refused[0].values == {"error": "failed: no", "detail": "Traceback"}
