@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from perfguard.records.facts import fact
 from perfguard.records.tuning import Hint, Inapplicable, Setting, Toggle, Trial, TrialOutcome, TrialVerdict
 
 Cost = Callable[[Mapping[str, str]], float]
@@ -33,6 +34,7 @@ class SimulatedTarget:
     cost: Cost
     refused: Callable[[Mapping[str, str]], bool] = lambda _: False  # Settings with other results than the reference
     broken: Callable[[Mapping[str, str]], bool] = lambda _: False  # Settings that cannot be measured
+    ignored: Callable[[Mapping[str, str]], bool] = lambda _: False  # Settings without effect
     hints: Sequence[Hint] = ()
     noise: float = 0.0  # Standard deviation of a measured log-ratio
     trial_s: float = 1.0
@@ -41,6 +43,7 @@ class SimulatedTarget:
     name: str = "step.simulated"
     machine_id: str = "simulated"
     benchmark: str = "simulated"
+    environment: Mapping[str, str] = field(default_factory=dict)  # Variables of every setting but the reference
     now_s: float = 0.0
     asked: list[Trial] = field(default_factory=list)
     profiled: int = 0
@@ -56,6 +59,9 @@ class SimulatedTarget:
         before, after = dict(trial.before), dict(trial.after)
         if self.broken(after) or self.broken(before):
             return TrialOutcome(verdict=TrialVerdict.FAILED, duration_s=self.trial_s)
+        if self.ignored(after):
+            reasons = (fact("script.ignored", error="it has its own"),)
+            return TrialOutcome(verdict=TrialVerdict.IGNORED, duration_s=self.trial_s, reasons=reasons)
         noise = random.Random(f"{self.seed} {trial}").gauss(0.0, self.noise)
         log_ratio = math.log(self.cost(after) / self.cost(before)) + noise
         lower, upper = log_ratio - HALF_WIDTH, log_ratio + HALF_WIDTH
@@ -79,7 +85,7 @@ class SimulatedTarget:
         return f"{self.name}[{','.join(f'{name}={value}' for name, value in setting)}]"
 
     def variables(self, setting: Setting) -> Mapping[str, str]:
-        return {}
+        return self.environment if setting else {}
 
     def command(self, setting: Setting) -> str:
         return f"perfguard compare --candidate {self.candidate(setting)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +55,7 @@ Arguments after a script go to the script.
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=float,
     metavar="SECONDS",
     help=f"Maximum time for a script's start or step.  [default: {_DEFAULT_TIMEOUT_S:g}]",
 )
@@ -110,6 +111,9 @@ def _target(options: dict[str, Any]) -> CaseTarget | ScriptTarget:
     has_script = is_script(options["target"])
     if not has_script and options["timeout_s"] is not None:
         raise UsageError("--timeout is for scripts; a case has the limits of `perfguard compare`")
+    timeout_s = _DEFAULT_TIMEOUT_S if options["timeout_s"] is None else options["timeout_s"]
+    if not 0 < timeout_s < math.inf:
+        raise UsageError(f"--timeout {timeout_s:g}: give a number of seconds above 0")
     # A line for each trial is enough, except where a bar can show how far the trial is.
     verbosity = options.get("verbosity", Verbosity.NORMAL)
     if verbosity is Verbosity.NORMAL and not is_terminal(sys.stderr):
@@ -123,8 +127,8 @@ def _target(options: dict[str, Any]) -> CaseTarget | ScriptTarget:
         raise ArmError("--arm stored: a stored baseline cannot be measured; name a tree, such as git:HEAD")
     names = [name.strip() for name in (options["toggles"] or "").split(",") if name.strip()]
     if has_script:
-        path, timeout_s = Path(options["target"]), options["timeout_s"] or _DEFAULT_TIMEOUT_S
-        return script_target(request, arm, path, options["arguments"], timeout_s=timeout_s, names=names)
+        path, arguments = Path(options["target"]), options["arguments"]
+        return script_target(request, arm, path, arguments, timeout_s=timeout_s, names=names)
     return case_target(_of_one_case(request), arm, load_catalog(loaded).benchmarks, names)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.records.facts import fact
+from perfguard.records.script_settings import SCRIPT_SETTINGS
 from perfguard.records.tuning import Inapplicable, TuningOutcome
 from perfguard.report.terminal.tuning import render_tuning, render_tuning_markdown, trial_line
 from perfguard.tuning.journal import open_journal
@@ -74,3 +75,37 @@ def test_every_end_has_its_word(tuned, tmp_path):
 def test_a_line_for_each_trial_says_where_its_answer_is_from(tuned):
     assert "known" not in trial_line(tuned().trials[0])
     assert "known" in trial_line(tuned().trials[0])
+
+
+@pytest.fixture
+def tuned_script(tuned):
+    return tuned(name="train.py", benchmark="", environment={"LD_PRELOAD": "/a b/libjemalloc.so.2"})
+
+
+def test_what_keeps_the_settings_in_a_script_is_printed(tuned_script):
+    assert tuned_script.is_script
+    for text in ("\n".join(lines_of(tuned_script)), render_tuning_markdown(tuned_script)):
+        assert "fused=True" in text
+        assert "LD_PRELOAD='/a b/libjemalloc.so.2'" in text
+        assert tuned_script.command in text
+        assert "perfguard report" not in text
+    assert any(line.split() == ["script", "train.py"] for line in lines_of(tuned_script))
+
+
+def test_a_setting_that_is_ignored_does_not_apply(tuned):
+    found = tuned(ignored=lambda chosen: "norm" in chosen)
+    lines = lines_of(found)
+    assert row_of(lines, "norm=folded")[-3:] == ["does", "not", "apply"]
+    assert any(line.split()[:2] == ["ignored", "norm=folded:"] for line in lines)
+    assert found.outcome is TuningOutcome.DONE
+
+
+def test_every_setting_of_a_script_has_its_line_of_code(tmp_path):
+    target = SimulatedTarget(
+        toggles=[toggle(name, *values[name != "optimizer" :]) for name, values in SCRIPT_SETTINGS.items()],
+        cost=lambda chosen: 0.5 ** len(chosen),
+        benchmark="",
+    )
+    found = tune(target, open_journal(tmp_path, {}), 100.0, clock=lambda: target.now_s)
+    assert len(found.recipe) == len(SCRIPT_SETTINGS)
+    assert sum(line.split()[:1] == ["code"] for line in lines_of(found)) == len(SCRIPT_SETTINGS)
