@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfguard.errors import ArmError, InterruptedRunError, MeasurementError
+from perfguard.errors import ArmError, InterruptedRunError, MeasurementError, UsageError
 from perfguard.gate.paired.compare_scripts import MIN_PAIRS, Precision, ScriptRun, compare_user_script, script_of
 from perfguard.host.allocators import installed_allocators
 from perfguard.host.probe import probe
@@ -31,6 +31,7 @@ from perfguard.tuning.trials import (
     shared_scope,
     verdict_of,
 )
+from perfguard.units import as_text
 
 _SKIPPED = 5  # Steps of the script before the profiled ones
 
@@ -57,7 +58,7 @@ class ScriptTarget:
     @property
     def name(self) -> str:
         """The script with its arguments, as typed."""
-        return shlex.join((str(self.typed), *self.script.arguments))
+        return as_text(shlex.join((str(self.typed), *self.script.arguments)))
 
     @property
     def benchmark(self) -> str:
@@ -75,12 +76,20 @@ class ScriptTarget:
         return self.request.loaded.project / KEPT_IN
 
     def scope(self) -> Mapping[str, object]:
-        """What outcomes depend on, beside the two settings: what all targets share, the script's file and arguments."""
+        """What outcomes depend on, beside the two settings: what all targets share, the script's file and arguments.
+
+        Raises:
+            UsageError: The file cannot be read.
+        """
+        try:
+            content = self.script.path.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{self.typed} cannot be read: {error.strerror or error}") from error
         return {
             **shared_scope(self.request, self.arm, self.known),
-            "script": str(self.script.path),
-            "content": hashlib.sha256(self.script.path.read_bytes()).hexdigest(),
-            "arguments": self.script.arguments,
+            "script": as_text(str(self.script.path)),
+            "content": hashlib.sha256(content).hexdigest(),
+            "arguments": tuple(map(as_text, self.script.arguments)),
             "timeout_s": self.script.timeout_s,
         }
 
@@ -139,7 +148,7 @@ class ScriptTarget:
     def command(self, setting: Setting) -> str:
         """The comparison of the reference with a setting."""
         arms = ("--baseline", self._spec(()).text, "--candidate", self._spec(setting).text)
-        return shlex.join(("perfguard", "profile", *arms, str(self.typed), *self.script.arguments))
+        return as_text(shlex.join(("perfguard", "profile", *arms, str(self.typed), *self.script.arguments)))
 
     def _spec(self, setting: Setting) -> ArmSpec:
         return arm_with(self.arm, self.known, setting)

@@ -222,9 +222,12 @@ def test_what_the_arm_sets_is_the_reference(tmp_path):
 def test_neither_a_missing_file_nor_an_unknown_toggle_is_measured(target_with, script):
     with pytest.raises(UsageError):
         target_with(names=["optimiser"])
+    target = target_with()
     script.unlink()
     with pytest.raises(UsageError):
         target_with()
+    with pytest.raises(UsageError):
+        target.scope()
 
 
 @pytest.mark.parametrize(
