@@ -58,7 +58,7 @@ def measured(found):
 
 def test_it_ends_within_its_budget_and_what_it_measured_counts_in_the_next_start(training):
     script = ("train.py", MANY)
-    found = tuned(training, "--budget", "100", *script)
+    found = tuned(training, "--budget", "60", *script)
     assert found["exit_code"] in (0, 4), found
     assert (found["target"], found["is_script"]) == (f"train.py {MANY}", True)
     first = measured(found)
@@ -87,7 +87,6 @@ def test_settings_that_the_script_ignores_do_not_apply(training):
         (("--arm", "set:optimizer=fused", "train.py", MANY, "own"), 2, "ignores optimizer=fused"),
         (("--timeout", "5", "tiny.case"), 2, "--timeout is for scripts"),
         (("--timeout", "nan", "train.py", MANY), 2, "--timeout nan"),
-        (("train.py", "8"), 3, "ended after 8 optimizer steps"),
         (("train.py", "40", "plain"), 3, "makes no step of a torch.optim optimizer"),
         (("train.py", MANY, "unseeded"), 3, "computes something else each time"),
         (("train.py",), 3, "IndexError"),
@@ -97,4 +96,4 @@ def test_what_cannot_be_tuned_is_said_in_a_sentence(training, arguments, code, s
     done = training.run(*TUNE, *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
-    assert "Traceback (most recent call last):\n  File" not in done.stderr
+    assert "/perfguard/" not in done.stderr  # a traceback is the script's own
