@@ -110,13 +110,19 @@ class ScriptTarget:
     def measure(self, trial: Trial, budget_s: float) -> TrialOutcome:
         """Measure a trial as a paired run, until its interval is as narrow as what the project counts as unchanged.
 
+        A clear gain or loss ends it earlier; not the final trial, whose figure is the one to report.
+
         Raises:
             InterruptedRunError: The user ended it.
             MeasurementError: The reference fails, makes too few steps, or computes something else each time.
         """
         wanted, equivalence = Precision(budget_s=budget_s), self.request.loaded.config.equivalence
         is_final = trial.purpose is Purpose.FINAL
-        precision = replace(wanted, half_width=min(wanted.half_width, equivalence) if is_final else equivalence)
+        precision = (
+            replace(wanted, half_width=min(wanted.half_width, equivalence))
+            if is_final
+            else replace(wanted, half_width=equivalence, share_of_effect=0.5)
+        )
         request = request_of(self.request, trial, self.name, budget_s)
         try:
             run = self.compare(request, self._spec(trial.before), self._spec(trial.after), self.script, precision)

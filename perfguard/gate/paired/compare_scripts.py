@@ -36,6 +36,9 @@ class Precision:
     """When the steps of two arms have been compared well enough."""
 
     half_width: float = 0.01  # Of the interval for the log-ratio
+    share_of_effect: float = 0.0
+    """Half the width may also be this part of the log-ratio: at most a half, so that an end by it is always an answer.
+    The ratio is then too far from one on average, as it is more likely to end where it looks large."""
     budget_s: float = 300.0  # Seconds after which no further pair is started, however wide the interval is
 
 
@@ -80,9 +83,9 @@ def compare_scripts(
 ) -> ScriptComparison:
     """Compare the steps of a script in two arms, in fresh pairs of processes whose steps take turns.
 
-    Pairs are measured until the interval is narrow enough, by its width and not by its position, or the time is used
-    up. The losses and gradient norms of the first steps must agree within the tolerance of the wider dtype
-    (decision 0004). The request of the session must name the script.
+    Pairs are measured until the interval is narrow enough or the time is used up; by its width and not by its position,
+    unless the precision allows for the effect. The losses and gradient norms of the first steps must agree within the
+    tolerance of the wider dtype (decision 0004). The request of the session must name the script.
 
     Raises:
         InterruptedRunError: Interrupted before the first pair was complete.
@@ -153,8 +156,9 @@ def compare_pairs(
 def _is_enough(pairs: Sequence[ScriptPair], precision: Precision, *, spent_s: float) -> bool:
     if spent_s + pairs[-1].wall_s > precision.budget_s:
         return True
-    interval = estimate_of(pairs).interval
-    return len(pairs) >= MIN_PAIRS and (interval.upper - interval.lower) / 2 <= precision.half_width
+    estimate = estimate_of(pairs)
+    wanted = max(precision.half_width, precision.share_of_effect * abs(estimate.log_ratio))
+    return len(pairs) >= MIN_PAIRS and (estimate.interval.upper - estimate.interval.lower) / 2 <= wanted
 
 
 def estimate_of(pairs: Sequence[ScriptPair]) -> Estimate:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from itertools import count
 
 import pytest
@@ -31,9 +33,9 @@ def endless(**of_pair):
     return (pair(seed=seed, **of_pair) for seed in count())
 
 
-def compare(source, *, half_width=0.01, budget_s=1000.0, repeated=SAME, dtypes=(), pair_s=10.0):
+def compare(source, *, half_width=0.01, share_of_effect=0.0, budget_s=1000.0, repeated=SAME, dtypes=(), pair_s=10.0):
     ticks = count()
-    precision = Precision(half_width=half_width, budget_s=budget_s)
+    precision = Precision(half_width=half_width, share_of_effect=share_of_effect, budget_s=budget_s)
     return compare_pairs(source, lambda _: dict(repeated), precision, dtypes=dtypes, clock=lambda: next(ticks) * pair_s)
 
 
@@ -68,6 +70,29 @@ def test_the_time_ends_it_before_another_pair_would_be_too_late():
     found = compare(source, half_width=0.0, budget_s=45.0)
     assert found.pairs == 4  # 40 s are spent after the fourth, and another takes 10
     assert compare(endless(), budget_s=5.0).pairs == 1
+
+
+def scattered(log_ratio, *, sd, seed):
+    draw = random.Random(seed)
+    return (pair(candidate_s=0.2 * math.exp(draw.gauss(log_ratio, sd))) for _ in count())
+
+
+def test_a_large_effect_ends_it_sooner_where_that_is_allowed():
+    sooner, later = (
+        compare(scattered(-0.5, sd=0.05, seed=1), share_of_effect=share, budget_s=300.0) for share in (0.5, 0.0)
+    )
+    assert sooner.pairs < later.pairs
+    assert sooner.upper < 1
+
+
+def test_an_end_by_the_effect_claims_no_more_differences_than_its_level_allows():
+    found = [
+        compare(scattered(0.0, sd=0.1, seed=seed), half_width=0.02, share_of_effect=0.5, budget_s=100.0)
+        for seed in range(300)
+    ]
+    assert (
+        sum(each.upper < 1 or each.lower > 1 for each in found) < 27
+    )  # 15 at a level of 5 %, with three standard deviations
 
 
 def test_one_pair_has_no_interval():

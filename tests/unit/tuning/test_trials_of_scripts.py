@@ -103,7 +103,10 @@ def test_the_final_trial_is_more_precise_than_what_counts_as_unchanged(target_wi
     target = target_with(comparing)
     target.measure(FIRST, 30.0)
     target.measure(FINAL, 30.0)
-    assert [asked[-1].half_width for asked in comparing.asked] == [0.03, 0.01]
+    assert [(asked[-1].half_width, asked[-1].share_of_effect) for asked in comparing.asked] == [
+        (0.03, 0.5),
+        (0.01, 0.0),
+    ]
 
 
 @pytest.mark.parametrize(
