@@ -60,7 +60,7 @@ class Ranks:
             for core in cores:
                 own += core
                 if len(own) >= threads:
-                    sets.append(own[:threads])
+                    sets.append(tuple(sorted(own[:threads])))
                     own = ()
         if len(sets) < self.ranks:
             raise UsageError(

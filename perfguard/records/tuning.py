@@ -97,6 +97,8 @@ class TrialOutcome:
     @property
     def is_answered(self) -> bool:
         """Whether more time, or a calmer host, would not tell more."""
+        if self.verdict is TrialVerdict.FAILED:
+            return self.is_kept
         return self.verdict is not TrialVerdict.OPEN or (self.is_kept and not self.is_cut_short)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -192,13 +192,15 @@ def _require_machine(folder: Path, done: Iterable[StoredItem], here: str) -> Non
         )
 
 
-def _require_same(folder: Path, done: Iterable[StoredItem]) -> None:
-    known = {  # ranks take all CPUs, whatever the others are measured on
-        (item.machine.machine_id, item.machine.torch, len(item.machine.cpus)) for item in done if item.part != _RANKS
-    }
-    if len(known) > 1:
-        texts = sorted(f"torch {torch} on {cpus} CPUs of {machine}" for machine, torch, cpus in known)
-        raise UsageError(f"{folder / EVIDENCE} holds items of {' and '.join(texts)}; choose another folder with --out")
+def _require_same(folder: Path, done: Collection[StoredItem]) -> None:
+    """One machine and torch for all, one number of CPUs for all but ranks, which take all there are."""
+    machines = {f"torch {item.machine.torch} on {item.machine.machine_id}" for item in done}
+    sizes = {f"{len(item.machine.cpus)} CPUs" for item in done if item.part != _RANKS}
+    for found in (machines, sizes):
+        if len(found) > 1:
+            raise UsageError(
+                f"{folder / EVIDENCE} holds items of {' and '.join(sorted(found))}; choose another folder with --out"
+            )
 
 
 def evidence_of(done: Mapping[str, StoredItem], problems: Mapping[str, Fact]) -> StudyEvidence:

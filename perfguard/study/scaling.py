@@ -25,9 +25,10 @@ def measure_scaling(request: Request) -> Measured:
         MeasurementError: There is one CPU only, or a step cannot be measured.
     """
     request, cpus = _on_all_cpus(request)
-    largest = max(sum(map(len, cores)) for cores in sockets_of(request.fingerprint, cpus))
+    sockets = sockets_of(request.fingerprint, cpus)
+    largest = max(sum(map(len, cores)) for cores in sockets)
     try:
-        asked = spread_request(request, Axes(ranks=_powers(len(cpus)), threads=_powers(largest)))
+        asked = spread_request(request, Axes(ranks=_powers(sum(map(len, sockets))), threads=_powers(largest)))
     except UsageError as error:
         raise MeasurementError(str(error)) from error
     result = run_arm(asked, parse_arm("dir:."), rounds=_ROUNDS)

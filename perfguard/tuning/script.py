@@ -197,7 +197,12 @@ def _outcome(run: ScriptRun, precision: Precision) -> TrialOutcome:
     lower, upper = (_log(end) for end in (found.lower, found.upper))
     verdict = _verdict(found, lower, upper)
     is_open = verdict is TrialVerdict.OPEN
-    is_narrow = lower is not None and upper is not None and (upper - lower) / 2 <= precision.half_width
+    is_narrow = (
+        found.pairs >= MIN_PAIRS
+        and lower is not None
+        and upper is not None
+        and (upper - lower) / 2 <= precision.half_width
+    )
     return TrialOutcome(
         verdict=verdict,
         log_ratio=_log(found.ratio),

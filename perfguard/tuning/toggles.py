@@ -11,7 +11,7 @@ from types import MappingProxyType
 from perfguard.errors import UsageError
 from perfguard.host.allocators import ALLOCATORS
 from perfguard.records.facts import fact
-from perfguard.records.ranks import RANK_OPTIONS
+from perfguard.records.ranks import RANK_OPTIONS, ranks_of_case
 from perfguard.records.script_settings import SCRIPT_SETTINGS
 from perfguard.records.spec import BenchmarkSpec, Case, format_parameter
 from perfguard.records.tuning import Inapplicable, Setting, Toggle
@@ -74,7 +74,8 @@ def toggles_of(
         if name not in own and "step" in spec.tags:
             missing = fact("tune.no_parameter", benchmark=case.benchmark)
             inapplicable.append(Inapplicable(name=name, reason=missing))
-    return _with_process(toggles, inapplicable, libraries, threads)
+    has_ranks = ranks_of_case(case.target, dict(case.parameters)) is not None
+    return _with_process(toggles, inapplicable, libraries, None if has_ranks else threads)
 
 
 def toggles_of_script(
@@ -97,14 +98,16 @@ def toggles_of_script(
 
 
 def _with_process(
-    toggles: list[Toggle], inapplicable: list[Inapplicable], libraries: Mapping[str, Path], threads: int
+    toggles: list[Toggle], inapplicable: list[Inapplicable], libraries: Mapping[str, Path], threads: int | None
 ) -> KnownToggles:
-    """These and the toggles of the whole process."""
+    """These and the toggles of the whole process; None is for ranks, which choose their threads themselves."""
     if libraries:
         toggles.append(Toggle(name=ALLOCATOR, reference=_DEFAULT, values=tuple(libraries)))
     else:
         inapplicable.append(Inapplicable(name=ALLOCATOR, reason=fact("tune.no_allocator", names=ALLOCATORS)))
-    if threads > 1:
+    if threads is None:
+        inapplicable.append(Inapplicable(name=THREADS, reason=fact("tune.of_ranks")))
+    elif threads > 1:
         fewer = tuple(dict.fromkeys(map(str, (threads // 2, 1))))
         toggles.append(Toggle(name=THREADS, reference=str(threads), values=fewer))
     else:

@@ -26,12 +26,16 @@ PROFILE = ProfileSize(processes=1, where=False)
 KEPT_IN = Path(".perfguard") / "tune"
 """The folder of the journals, in the project."""
 
+_PRELOAD = "LD_PRELOAD"
 _UNTIMED = frozenset({"budget_s"})  # Settings that an outcome does not depend on
 
 
 def arm_with(arm: ArmSpec, known: KnownToggles, setting: Setting) -> ArmSpec:
     """The arm with a setting on top of its own variables and parameters."""
-    environment = {**dict(arm.environment), **known.variables(setting)}
+    environment, variables = dict(arm.environment), known.variables(setting)
+    if _PRELOAD in variables and environment.get(_PRELOAD):  # the arm's own libraries stay
+        variables[_PRELOAD] += f":{environment[_PRELOAD]}"
+    environment |= variables
     parameters = {**dict(arm.parameters), **known.parameters(setting)}
     spec = replace(arm, environment=tuple(sorted(environment.items())), parameters=tuple(sorted(parameters.items())))
     return replace(spec, text=arm_text(spec))
@@ -62,7 +66,7 @@ def hints_of(profile: Callable[[], ProfileReport], progress: Callable[[Fact], No
     try:
         report = profile()
     except MeasurementError as error:
-        progress(fact("tune.not_profiled", severity=Severity.NOTABLE, error=str(error).splitlines()[0]))
+        progress(fact("tune.not_profiled", severity=Severity.NOTABLE, error=_first_line(error)))
         return ()
     if report.interrupted:
         raise InterruptedRunError("interrupted while the reference was profiled")
@@ -71,7 +75,7 @@ def hints_of(profile: Callable[[], ProfileReport], progress: Callable[[Fact], No
 
 def not_measurable(error: Exception) -> TrialOutcome:
     """The outcome of a trial that an error ended, which a later start tries again."""
-    reason = fact("tune.not_measurable", error=str(error).splitlines()[0])
+    reason = fact("tune.not_measurable", error=_first_line(error))
     return TrialOutcome(verdict=TrialVerdict.FAILED, reasons=(reason,), is_kept=False)
 
 
@@ -97,3 +101,7 @@ def _source_id(project: Path, arm: ArmSpec) -> str:
         if not any(part.startswith(".") for part in path.relative_to(directory).parts) and path.is_file():
             digest.update(f"{path.relative_to(directory)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

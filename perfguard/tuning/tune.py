@@ -150,6 +150,8 @@ def _outcome(found: Found, tried: Sequence[TriedTrial]) -> TuningOutcome:
     if found.final is not None and found.final.verdict is TrialVerdict.DIFFERENT:
         return TuningOutcome.REFUSED
     is_finished = found.is_complete and all(outcome.is_answered for outcome in outcomes)
+    if found.recipe and (found.final is None or found.final.verdict is TrialVerdict.FAILED):
+        is_finished = False
     return TuningOutcome.DONE if is_finished else TuningOutcome.UNFINISHED
 
 

@@ -172,9 +172,14 @@ def _different(
 ) -> tuple[Fact, ...]:
     """Why the second arm does not compute the same as the first; nothing where it does."""
     last = pairs[-1]
-    for name, value in last.checks[Arm.CANDIDATE].items():
-        if not math.isfinite(value) and math.isfinite(last.checks[Arm.BASELINE].get(name, math.nan)):
-            return (fact("script.not_finite", severity=Severity.GRAVE, name=name),)
+    for pair in pairs:
+        before, after = pair.checks[Arm.BASELINE], pair.checks[Arm.CANDIDATE]
+        if missing := sorted(before.keys() ^ after.keys()):
+            arm = (Arm.BASELINE if missing[0] in before else Arm.CANDIDATE).value
+            return (fact("script.one_arm_only", severity=Severity.GRAVE, arm=arm, name=missing[0]),)
+        for name, value in after.items():
+            if math.isfinite(value) != math.isfinite(before[name]):
+                return (fact("script.not_finite", severity=Severity.GRAVE, name=name),)
     found = _differences(((pair.checks[Arm.BASELINE], pair.checks[Arm.CANDIDATE]) for pair in pairs), dtypes)
     if not found:
         return ()

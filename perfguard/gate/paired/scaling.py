@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from perfguard.benchmarks.catalog import BENCHMARKS
 from perfguard.records.case_names import CaseName, split_case_id
-from perfguard.records.ranks import RANK_OPTIONS, Parallel, Ranks, ranks_of
+from perfguard.records.ranks import RANK_OPTIONS, Parallel, Ranks, has_ranks, ranks_of
 from perfguard.records.result import CaseMeasured, ScalingCell
 
+_STEPS = frozenset(spec.name for spec in BENCHMARKS if has_ranks(spec.target))
 _BATCH = "batch"  # The parameter that says how many examples a step of one rank takes
 
 
@@ -21,7 +23,7 @@ def scaling_of(measured: Iterable[CaseMeasured], *, cpus: int) -> tuple[ScalingC
     for case in measured:
         name = split_case_id(case.case_id)
         parameters = dict(name.parameters)
-        if _BATCH in parameters:
+        if name.benchmark in _STEPS and _BATCH in parameters:
             spread = ranks_of(parameters) or Ranks(threads=cpus)
             examples = int(parameters[_BATCH]) * spread.ranks
             cell = ScalingCell(

@@ -162,22 +162,32 @@ def _inapplicable(found: Tuning) -> list[tuple[str, str]]:
 
 
 def _conclusion(found: Tuning) -> str:
+    if found.outcome in _ENDINGS:
+        return _ENDINGS[found.outcome]
     helped = setting_text(found.recipe) if found.recipe else "nothing"
-    final = found.final
-    gain = f"{format_effect(final.log_ratio)} {_interval(final)}" if final and final.log_ratio is not None else ""
-    if found.outcome is TuningOutcome.INTERRUPTED:
-        return "finished trials are kept; the same command continues"
-    if found.outcome is TuningOutcome.FAILED:
-        return "not one trial could be measured; the trials say why"
     if found.outcome is TuningOutcome.REFUSED:
         return f"{helped} together compute something else than the reference; --toggles leaves some of them out"
     later = "" if found.outcome is TuningOutcome.DONE else f"; {_unfinished(found)}"
     if not found.recipe:
         return f"nothing helped{later}"
-    if final is None or not gain:
-        return f"{helped} helped, and the final comparison with the reference was not measured{later}"
+    return f"{helped}{_final(found.final)}{later}"
+
+
+_ENDINGS = {
+    TuningOutcome.INTERRUPTED: "finished trials are kept; the same command continues",
+    TuningOutcome.FAILED: "not one trial could be measured; the trials say why",
+}
+
+
+def _final(final: TrialOutcome | None) -> str:
+    """What the recipe gained over the reference."""
+    if final is None or final.log_ratio is None:
+        return " helped, and the final comparison with the reference was not measured"
+    gain = f"{format_effect(final.log_ratio)} {_interval(final)} against the reference in fresh processes"
+    if final.verdict is not TrialVerdict.FASTER:
+        return f" helped in trials, but no gain is shown together: {gain}"
     times = f" ({format_seconds(final.before_s)} → {format_seconds(final.after_s)})" if final.before_s else ""
-    return f"{helped}: {gain} against the reference in fresh processes{times}{later}"
+    return f": {gain}{times}"
 
 
 def _unfinished(found: Tuning) -> str:
@@ -194,7 +204,7 @@ def _unfinished(found: Tuning) -> str:
 
 def _settings(found: Tuning) -> Sequence[tuple[str, str]]:
     """What to copy, by labels."""
-    if not found.recipe:
+    if not found.recipe or found.outcome is TuningOutcome.REFUSED:
         return ()
     references = {toggle.name: toggle.reference for toggle in found.toggles}
     changes = [(f"{name}", f"{references.get(name, '')} → {value}") for name, value in found.recipe]

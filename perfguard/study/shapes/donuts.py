@@ -71,8 +71,8 @@ def _recurrent(evidence: StudyEvidence, paper: Paper) -> Shape:
     donut, published = evidence.donut("lstm"), paper.donut("lstm").share("rnn")
     share = donut.share("rnn") if donut is not None else None
     claim = fact("study.recurrent_primitive", rnn_share=share, paper_rnn_share=published)
-    if donut is None:
-        return missing(Figure.DONUTS, claim, evidence, "donuts-lstm")
+    if donut is None or not donut.slices:
+        return _without_calls(Figure.DONUTS, claim, evidence, donut, "lstm")
     holds = share is not None and share > 0.5
     gemm = donut.share(MKL_GEMM)
     reason = fact("study.decoder_products", gemm_share=gemm) if share else fact("study.native_lstm", gemm_share=gemm)

@@ -153,7 +153,10 @@ class ScriptSettings:
             return self._converted[module]
         import torch
 
-        weights = [weight for weight in module.parameters() if weight.dim() == _IMAGES]
+        parameters = list(module.parameters())
+        if any(map(torch.nn.parameter.is_lazy, parameters)):  # they get their shapes in the first forward pass
+            return False
+        weights = [weight for weight in parameters if weight.dim() == _IMAGES]
         known = self._converted[module] = bool(weights)
         if not known:
             return False

@@ -28,6 +28,7 @@ from perfguard.worker.pipes import Control
 from perfguard.worker.profiling.profiler import SETTLING_STEPS, StepProfiler
 from perfguard.worker.profiling.script_checks import FirstSteps
 from perfguard.worker.profiling.script_settings import ScriptSettings
+from perfguard.worker.timing.samples import settle
 
 _HOOK = "profile_hook_step"  # Optimizer's method that wraps a class's `step`
 _HOOKED = "hooked"  # Attribute by which torch knows a `step` that it has wrapped
@@ -128,6 +129,7 @@ class HeldScript:
             if not self._settling_steps:
                 _start(self._profiler, self._asked)
             return
+        settle()  # threads of this arm must not run beside the other's step
         if self._profiler.is_open:
             self._control.send("profiled", step=self.steps, **self._profiler.finish())
         else:

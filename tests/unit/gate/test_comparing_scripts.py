@@ -155,3 +155,17 @@ def test_a_script_that_fails_in_the_first_arm_is_an_error():
 def test_nothing_measured_is_an_interrupt():
     with pytest.raises(InterruptedRunError):
         compare([])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        (SAME, {"loss_1": 2.0}, "script.one_arm_only"),
+        ({"loss_1": 2.0}, SAME, "script.one_arm_only"),
+        (SAME, {**SAME, "loss_1": math.nan}, "script.not_finite"),
+        ({**SAME, "loss_1": math.inf}, SAME, "script.not_finite"),
+    ],
+)
+def test_numbers_that_one_arm_lacks_or_that_are_finite_in_one_refuse_it_in_any_pair(before, after, code):
+    found = compare(iter([pair(before=before, after=after), *(pair() for _ in range(5))]))
+    assert codes(found) == [code]

@@ -54,6 +54,11 @@ def test_a_step_measured_once_and_cases_without_examples_make_no_table():
     assert scaling_of([*others, CELLS[0]], cpus=2) == ()
 
 
+def test_parameters_of_a_users_benchmark_mean_what_its_author_wants():
+    lora = [measured(options, 0.01, step="mine.lora[batch=8") for options in ("", ",ranks=4", ",threads=auto")]
+    assert scaling_of([*lora, measured("", 0.01, step="mine.net[batch=small")], cpus=2) == ()
+
+
 @pytest.mark.parametrize("failed", [1, 3])
 def test_a_failed_case_leaves_what_it_should_have_said_empty(failed):
     cases = list(CELLS)

@@ -23,9 +23,9 @@ SIBLINGS = (((0, 4), (1, 5), (2, 6), (3, 7)),)
         (SIX, 1, 6, ((0, 1, 2, 3, 4, 5),)),
         (TWO_SOCKETS, 2, 2, ((0, 1), (3, 4))),
         (TWO_SOCKETS, 3, None, ((0, 1), (3, 4), None)),
-        (SIBLINGS, 2, None, ((0, 4, 1, 5), (2, 6, 3, 7))),
+        (SIBLINGS, 2, None, ((0, 1, 4, 5), (2, 3, 6, 7))),
         (SIBLINGS, 4, 1, ((0,), (1,), (2,), (3,))),
-        (SIBLINGS, 2, 3, ((0, 4, 1), (2, 6, 3))),
+        (SIBLINGS, 2, 3, ((0, 1, 4), (2, 3, 6))),
     ],
 )
 def test_ranks_get_cores_of_their_own_within_a_socket(sockets, ranks, threads, expected):

@@ -185,6 +185,19 @@ def test_a_recipe_that_computes_something_else_as_a_whole_is_refused(tmp_path):
     assert (found.outcome, found.exit_code) == (TuningOutcome.REFUSED, 4)
 
 
+@pytest.mark.parametrize(
+    ("verdict", "outcome"),
+    [(TrialVerdict.SLOWER, TuningOutcome.DONE), (TrialVerdict.FAILED, TuningOutcome.UNFINISHED)],
+)
+def test_a_recipe_is_not_done_before_its_final_trial_could_be_measured(tmp_path, verdict, outcome):
+    target = target_of(toggles=[toggle("a")])
+    target.measure = lambda trial, budget_s: TrialOutcome(
+        verdict=verdict if trial.purpose is Purpose.FINAL else TrialVerdict.FASTER, log_ratio=-0.2
+    )
+    found = tuned(tmp_path, target)
+    assert (found.outcome, found.recipe) == (outcome, setting(a="on"))
+
+
 def test_findings_are_kept_and_decide_the_order(tmp_path):
     optimizer, dtype = toggle("optimizer", "foreach", "fused"), toggle("dtype", "bf16")
     hints = [Hint(code="advice.unfused_optimizer", share=0.3)]

@@ -47,6 +47,11 @@ def test_sizes_are_no_toggles():
     assert not {"image_size", "classes", "batch"} & {toggle.name for toggle in found_of(RETINANET).toggles}
 
 
+def test_ranks_choose_their_threads_themselves():
+    assert "threads" in {toggle.name for toggle in found_of(LSTM, threads=4).toggles}
+    assert codes(found_of(LSTM.replace("]", ",ranks=2]"), threads=4))["threads"] == "tune.of_ranks"
+
+
 def test_a_fault_is_never_tried():
     assert codes(found_of(RETINANET))["frozen"] == "tune.only_faults"
     for spec in BENCHMARKS:
