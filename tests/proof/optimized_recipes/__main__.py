@@ -118,7 +118,7 @@ def _waterfall(recipe: Recipe, rows: Sequence[Compared], cap: str) -> list[str]:
 
 def _learned(fingerprint: Fingerprint) -> list[str]:
     reference, optimized = learning.curves(FOLDER / f"{fingerprint.machine_id}-learning.json")
-    rows, is_inside = learning.table(reference, optimized)
+    rows, inside, points = learning.table(reference, optimized)
     about = (
         f"{learning.STEPS} steps on new generated images each, {learning.SEEDS} seeds; mean loss of {learning.WINDOW} "
         "steps. The spread is the 95 % prediction interval for one more seed of the reference."
@@ -128,7 +128,7 @@ def _learned(fingerprint: Fingerprint) -> list[str]:
         "",
         *rows,
         "",
-        f"All seeds of the recipe {'stay' if is_inside else 'do not stay'} within the spread of the reference.",
+        f"{inside} of {points} lie within the spread; {0.95 * points:.0f} are expected if both learn alike.",
     ]
 
 

@@ -186,8 +186,7 @@ def test_a_recipe_that_computes_something_else_as_a_whole_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "outcome"),
-    [(TrialVerdict.SLOWER, TuningOutcome.DONE), (TrialVerdict.FAILED, TuningOutcome.UNFINISHED)],
+    ("verdict", "outcome"), [(TrialVerdict.SLOWER, TuningOutcome.DONE), (TrialVerdict.FAILED, TuningOutcome.UNFINISHED)]
 )
 def test_a_recipe_is_not_done_before_its_final_trial_could_be_measured(tmp_path, verdict, outcome):
     target = target_of(toggles=[toggle("a")])
