@@ -91,7 +91,7 @@ def without_toggle(setting: Setting, name: str) -> Setting:
 @dataclass(slots=True)
 class _State:
     recipe: Setting = ()
-    known: dict[tuple[Setting, Setting, bool], TrialOutcome] = field(default_factory=dict)
+    known: dict[tuple[Setting, Setting], TrialOutcome] = field(default_factory=dict)
     alone: dict[tuple[str, str], TrialOutcome] = field(default_factory=dict)  # Latest outcome of a value on a recipe
 
     def is_open(self, name: str) -> bool:
@@ -117,8 +117,8 @@ class _State:
 
 
 def _compare(state: _State, trial: Trial) -> Generator[Trial, TrialOutcome | None, TrialOutcome]:
-    """The outcome of a comparison. To keep a value it is measured anew: what chose the value is too high on average."""
-    place = (trial.before, trial.after, trial.purpose is Purpose.KEEP)
+    """The outcome of a comparison, measured once in a search whatever it is asked for."""
+    place = (trial.before, trial.after)
     if place not in state.known:
         outcome = yield trial
         if outcome is None:
@@ -165,7 +165,7 @@ def _keep(state: _State, toggles: Sequence[Toggle]) -> Generator[Trial, TrialOut
     Where the recipe without a value computes something else, or fails, the value stays.
     """
     for toggle in reversed(toggles):
-        if state.is_open(toggle.name) or len(state.recipe) < 2:  # the final trial tries one alone
+        if state.is_open(toggle.name):
             continue
         without = without_toggle(state.recipe, toggle.name)
         outcome = yield from _compare(state, Trial(purpose=Purpose.KEEP, before=without, after=state.recipe))

@@ -121,11 +121,11 @@ def test_an_arm_that_computes_something_else_is_refused(after, dtypes, refused):
 
 
 def test_an_arm_that_differs_is_refused_even_if_the_time_ends_after_one_pair():
-    assert codes(compare(endless(after={"loss_1": 3.0}), budget_s=5.0)) == ["result.different"]
+    assert codes(compare(endless(after={**SAME, "loss_1": 3.0}), budget_s=5.0)) == ["result.different"]
 
 
 def test_a_script_that_differs_from_itself_is_told_apart_from_a_wrong_arm():
-    found = compare(endless(after={"loss_1": 3.0}), repeated={"loss_1": 2.5})
+    found = compare(endless(after={**SAME, "loss_1": 3.0}), repeated={**SAME, "loss_1": 2.5})
     assert codes(found) == ["script.not_reproducible"]
 
 
