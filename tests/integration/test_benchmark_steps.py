@@ -27,6 +27,7 @@ pytestmark = pytest.mark.torch
 TARGETS = {spec.name: spec.target for spec in BENCHMARKS}
 
 SMALL_STEPS: dict[str, dict[str, Any]] = {
+    "step.resnet18": {"image_size": 64, "batch": 2, "memory_format": "channels_last"},
     "step.resnet50": {"image_size": 64, "batch": 2, "memory_format": "channels_last"},
     "step.retinanet_resnext50": {
         # At 64 pixels the last stage convolves 1x1 images, where the bf16 weight gradient of oneDNN in torch 2.13 holds

@@ -9,6 +9,7 @@ import pytest
 from perfguard.config import Config, LoadedConfig
 from perfguard.gate.choose import default_gate
 from perfguard.gate.paired import compare_arms as paired
+from perfguard.host import lock
 from perfguard.host import probe as host
 from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import ArmSpec, Plan
@@ -24,6 +25,12 @@ READY = {
     "interpreter": {"executable": "/py", "version": "3.12.4"},
     "software": {"torch_version": "2.8.0", "python_version": "3.12.4"},
 }
+
+
+@pytest.fixture(autouse=True)
+def _lock_of_its_own(monkeypatch, tmp_path):
+    """A run beside it, measured by another test, holds the host's lock."""
+    monkeypatch.setattr(lock, "lock_path", lambda: tmp_path / "lock")
 
 
 @pytest.fixture
