@@ -19,7 +19,7 @@ from perfguard.study.evidence import (
     StudyMachine,
     ToggleCompared,
 )
-from perfguard.study.items import MODELS, TOGGLES
+from perfguard.study.items import CASE_STUDIES, MODELS
 
 MACHINE = StudyMachine(
     machine_id="intel-test-vm-1s2c-00000000",
@@ -118,7 +118,7 @@ GAINS = {"frozen": 1.15, "dtype": 1.9, "loss": 0.99, "folded": 1.2, "optimizer":
 
 def toggle(name: str, gain: float, *, spread: float = 0.02) -> ToggleCompared:
     """A toggle that makes a step of 500 ms so many times as fast."""
-    asked = next(toggle for toggle in TOGGLES if toggle.name == name)
+    asked = next(toggle for toggle in CASE_STUDIES if toggle.name == name)
     return ToggleCompared(
         name=name,
         case_id=asked.case,

@@ -19,10 +19,10 @@ for _ in range(int(sys.argv[1])):
         images *= 1 + os.urandom(1)[0] / 256
     loss = nn.functional.cross_entropy(network(images), labels)
     optimizer.zero_grad()
-    loss.backward()
+    (loss * float(os.environ.get("FACTOR", "1"))).backward()
     if "plain" not in sys.argv:
         optimizer.step()
 """
 """Its arguments: how many steps; `own` makes the choices that settings would make, `unseeded` draws what no seed
-decides, `plain` updates nothing."""
+decides, `plain` updates nothing. `FACTOR` in its environment multiplies the loss."""
 MANY = "1000000"  # Steps; more than anybody waits for

@@ -195,6 +195,30 @@ def retinanet_resnext50(
     """
     pixels = images(batch, image_size, memory_format=memory_format)
     targets = [_objects(image_size, classes) for _ in range(batch)]
+    options = {"norm": norm, "focal": focal, "anchors": anchors, "loss": loss, "heads": heads}
+    model = retinanet_of(classes=classes, memory_format=memory_format, **options)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if _is_on("frozen", frozen, off="skipped", on="computed"):
+        model.requires_grad_()
+    updater = optimizer_of("adam", trained, implementation=optimizer, lr=RETINANET_LEARNING_RATE)
+    return training_step(model, updater, lambda net: net(pixels, targets), dtype=dtype, mode=mode)
+
+
+def retinanet_of(
+    *,
+    classes: int,
+    memory_format: str,
+    norm: str = "module",
+    focal: str = "reference",
+    anchors: str = "counted",
+    loss: str = "autocast",
+    heads: str = "levels",
+) -> RetinaNet:
+    """The detector with these options of `retinanet_resnext50`.
+
+    Raises:
+        UsageError: An option has no such value.
+    """
     how = DetectionLoss(
         focal=focal_loss_named(focal),
         over_all_anchors=_is_on("anchors", anchors, off="counted", on="all"),
@@ -205,11 +229,7 @@ def retinanet_resnext50(
         fold_frozen_norms(model.backbone.body)
     for head in (model.head.classification_head, model.head.regression_head):
         head.is_packed = _is_on("heads", heads, off="levels", on="packed")
-    trained = [p for p in model.parameters() if p.requires_grad]
-    if _is_on("frozen", frozen, off="skipped", on="computed"):
-        model.requires_grad_()
-    updater = optimizer_of("adam", trained, implementation=optimizer, lr=RETINANET_LEARNING_RATE)
-    return training_step(model, updater, lambda net: net(pixels, targets), dtype=dtype, mode=mode)
+    return model
 
 
 def _is_on(name: str, value: str, *, off: str, on: str) -> bool:

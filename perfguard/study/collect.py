@@ -26,9 +26,9 @@ from perfguard.study.evidence import (
     StudyMachine,
     ToggleCompared,
 )
-from perfguard.study.items import KERNEL_VARIANTS, KERNELS, MODELS, PARTS, PHASES_CASE, RANKS_CASE, TOGGLES
+from perfguard.study.items import CASE_STUDIES, KERNEL_VARIANTS, KERNELS, MODELS, PARTS, PHASES_CASE, RANKS_CASE
 from perfguard.study.measured import Item, Measured
-from perfguard.study.paired import measure_kernel, measure_toggle
+from perfguard.study.paired import measure_case_study, measure_kernel
 from perfguard.study.profiled import measure_classes, measure_donut
 from perfguard.study.scaling import measure_scaling
 
@@ -89,9 +89,13 @@ def items_of(parts: Iterable[str]) -> tuple[StudyItem, ...]:
     ]
     cases = [
         StudyItem(
-            part="cases", name=t.name, patterns=(t.case,), measure=partial(measure_toggle, toggle=t), is_timed=True
+            part="cases",
+            name=each.name,
+            patterns=(each.case,),
+            measure=partial(measure_case_study, study=each),
+            is_timed=True,
         )
-        for t in TOGGLES
+        for each in CASE_STUDIES
     ]
     ranks = [StudyItem(part=_RANKS, name="scaling", patterns=(RANKS_CASE,), measure=measure_scaling, is_timed=True)]
     wanted = set(parts)

@@ -39,7 +39,7 @@ _ALL = "dtype=bf16,memory_format=channels_last,optimizer=fused,norm=folded,focal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Toggle:
+class CaseStudy:
     """A case study of the paper that has a toggle here."""
 
     name: str  # The paper's row
@@ -48,12 +48,12 @@ class Toggle:
     baseline: str = "dir:."  # Arm without it
 
 
-TOGGLES = (
-    Toggle(name="frozen", case=_RETINANET, baseline="set:frozen=computed", candidate="set:frozen=skipped"),
-    Toggle(name="dtype", case=_RETINANET, candidate="set:dtype=bf16"),
-    Toggle(name="loss", case=_RETINANET_BF16, candidate="set:loss=fp32"),
-    Toggle(name="folded", case=_RETINANET, candidate="set:norm=folded"),
-    Toggle(name="optimizer", case=_ADAM, candidate="set:mode=fused"),
-    Toggle(name="layout", case=_RETINANET, candidate="set:memory_format=channels_last"),
-    Toggle(name="overall", case=_RETINANET, candidate=f"set:{_ALL}"),
+CASE_STUDIES = (
+    CaseStudy(name="frozen", case=_RETINANET, baseline="set:frozen=computed", candidate="set:frozen=skipped"),
+    CaseStudy(name="dtype", case=_RETINANET, candidate="set:dtype=bf16"),
+    CaseStudy(name="loss", case=_RETINANET_BF16, candidate="set:loss=fp32"),
+    CaseStudy(name="folded", case=_RETINANET, candidate="set:norm=folded"),
+    CaseStudy(name="optimizer", case=_ADAM, candidate="set:mode=fused"),
+    CaseStudy(name="layout", case=_RETINANET, candidate="set:memory_format=channels_last"),
+    CaseStudy(name="overall", case=_RETINANET, candidate=f"set:{_ALL}"),
 )

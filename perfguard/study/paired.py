@@ -18,7 +18,7 @@ from perfguard.records.verdict import Outcome, Verdict
 from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.session import Request
 from perfguard.study.evidence import DTYPES, KernelBlock, KernelPair, ToggleCompared
-from perfguard.study.items import KERNEL_ANCHORS, MANY_CLASSES, Toggle
+from perfguard.study.items import KERNEL_ANCHORS, MANY_CLASSES, CaseStudy
 from perfguard.study.measured import Measured
 
 _LEAST_BLOCKS = 2  # Without two there is no interval
@@ -69,23 +69,23 @@ def kernel_blocks(cases: Iterable[Case], samples: Iterable[CaseSamples]) -> tupl
     return tuple(blocks)
 
 
-def measure_toggle(request: Request, toggle: Toggle) -> Measured:
-    """Compare a toggle with the reference.
+def measure_case_study(request: Request, study: CaseStudy) -> Measured:
+    """Compare an optimization of the paper with the reference.
 
     Raises:
         InterruptedRunError: The user ended it.
         PerfguardError: It could not be measured.
     """
-    result, _ = _compare(request, toggle.baseline, toggle.candidate)
+    result, _ = _compare(request, study.baseline, study.candidate)
     (verdict,) = _verdicts(result)
     compared, is_different = verdict.comparison, verdict.outcome is Outcome.DIFFERENT
     if not is_different and (compared.estimate is None or compared.estimate.blocks < _LEAST_BLOCKS):
-        raise _too_few(toggle.name, result)
+        raise _too_few(study.name, result)
     value = ToggleCompared(
-        name=toggle.name,
+        name=study.name,
         case_id=verdict.case_id,
-        baseline=toggle.baseline,
-        candidate=toggle.candidate,
+        baseline=study.baseline,
+        candidate=study.candidate,
         baseline_s=compared.baseline_median_s,
         candidate_s=compared.candidate_median_s,
         effect=compared.estimate,

@@ -6,7 +6,6 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from perfguard.benchmarks.options import with_values
 from perfguard.errors import ArmError, ExitCode, InterruptedRunError, MeasurementError
@@ -20,36 +19,22 @@ from perfguard.records.plan import FOR_FINAL_TRIAL, FOR_TRIALS, ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm
 from perfguard.records.spec import BenchmarkSpec, Case
-from perfguard.records.tuning import Hint, Inapplicable, Purpose, Setting, Toggle, Trial, TrialOutcome, TrialVerdict
+from perfguard.records.tuning import Hint, Purpose, Setting, Trial, TrialOutcome, TrialVerdict
 from perfguard.records.verdict import GateOutcome, Outcome, Verdict
 from perfguard.runner.measuring import needs_torch
 from perfguard.runner.session import Request, choose_cpus
-from perfguard.tuning.toggles import KnownToggles, chosen_toggles, toggles_of
-from perfguard.tuning.trials import (
-    KEPT_IN,
-    PROFILE,
-    arm_with,
-    hints_of,
-    not_measurable,
-    request_of,
-    shared_scope,
-    verdict_of,
-)
+from perfguard.tuning.toggles import chosen_toggles, toggles_of
+from perfguard.tuning.trials import PROFILE, ArmTarget, hints_of, not_measurable, request_of, shared_scope, verdict_of
 
 TRIAL_BLOCKS = 12  # Most of a trial; a clear answer needs five
 FINAL_BLOCKS = 20  # Of the final trial, which does not end early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseTarget:
+class CaseTarget(ArmTarget):
     """A case, the arm that it runs in, and its toggles."""
 
-    request: Request  # Of this one case
-    arm: ArmSpec  # The reference
     benchmarks: Sequence[BenchmarkSpec]
-    known: KnownToggles
-    toggles: Sequence[Toggle]
-    inapplicable: Sequence[Inapplicable]
     run_gate: RunGate = compare_arms
 
     @property
@@ -66,16 +51,6 @@ class CaseTarget:
     def benchmark(self) -> str:
         """The name of the case's benchmark."""
         return self.case.benchmark
-
-    @property
-    def machine_id(self) -> str:
-        """The machine that is measured on."""
-        return self.request.fingerprint.machine_id
-
-    @property
-    def journals(self) -> Path:
-        """The folder of the journals."""
-        return self.request.loaded.project / KEPT_IN
 
     def scope(self) -> Mapping[str, object]:
         """What outcomes depend on, beside the two settings: case, arm, code, machine, software, libraries, settings."""
@@ -99,16 +74,12 @@ class CaseTarget:
             gate=FOR_FINAL_TRIAL if is_final else FOR_TRIALS,
         )
         try:
-            result = self.run_gate(request, self._spec(trial.before), self._spec(trial.after))
+            result = self.run_gate(request, self.spec(trial.before), self.spec(trial.after))
         except (ArmError, MeasurementError) as error:
             return not_measurable(error)
         if result.exit_code == ExitCode.INTERRUPTED:
             raise InterruptedRunError("a trial was interrupted")
         return self._outcome(result, trial, most)
-
-    def candidate(self, setting: Setting) -> str:
-        """The arm with a setting, without the part that is the working tree."""
-        return self._spec(setting).text
 
     def tuned(self, setting: Setting) -> str:
         """The id of the case with the setting's parameters; variables are not part of it."""
@@ -116,15 +87,8 @@ class CaseTarget:
 
     def command(self, setting: Setting) -> str:
         """The comparison of the reference with a setting."""
-        arms = ("--baseline", self._spec(()).text, "--candidate", self._spec(setting).text)
+        arms = ("--baseline", self.spec(()).text, "--candidate", self.spec(setting).text)
         return shlex.join(("perfguard", "compare", *arms, "--case", self.name))
-
-    def variables(self, setting: Setting) -> Mapping[str, str]:
-        """Allocator and threads as variables."""
-        return self.known.variables(setting)
-
-    def _spec(self, setting: Setting) -> ArmSpec:
-        return arm_with(self.arm, self.known, setting)
 
     def _outcome(self, result: RunResult, trial: Trial, most: int) -> TrialOutcome:
         judged = next(

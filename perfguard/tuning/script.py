@@ -16,21 +16,12 @@ from perfguard.host.probe import probe
 from perfguard.profile.runs.profiling import profile_user_script
 from perfguard.records.plan import ArmSpec
 from perfguard.records.steps.scripts import ScriptComparison
-from perfguard.records.tuning import Hint, Inapplicable, Purpose, Setting, Toggle, Trial, TrialOutcome, TrialVerdict
+from perfguard.records.tuning import Hint, Purpose, Setting, Trial, TrialOutcome, TrialVerdict
 from perfguard.runner.profiling.script_pairs import ScriptFailedError, TooFewStepsError
 from perfguard.runner.profiling.scripts import Script
 from perfguard.runner.session import Request, choose_cpus
-from perfguard.tuning.toggles import KnownToggles, chosen_toggles, toggles_of_script
-from perfguard.tuning.trials import (
-    KEPT_IN,
-    PROFILE,
-    arm_with,
-    hints_of,
-    not_measurable,
-    request_of,
-    shared_scope,
-    verdict_of,
-)
+from perfguard.tuning.toggles import chosen_toggles, toggles_of_script
+from perfguard.tuning.trials import PROFILE, ArmTarget, hints_of, not_measurable, request_of, shared_scope, verdict_of
 from perfguard.units import as_text
 
 _SKIPPED = 5  # Steps of the script before the profiled ones
@@ -43,16 +34,11 @@ _VERDICTS = {"script.ignored": TrialVerdict.IGNORED, "script.refused": TrialVerd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptTarget:
+class ScriptTarget(ArmTarget):
     """A script with its arguments, the arm that it runs in, and its toggles."""
 
-    request: Request  # Of this script
-    arm: ArmSpec  # The reference
     script: Script
     typed: Path  # The script as it was typed
-    known: KnownToggles
-    toggles: Sequence[Toggle]
-    inapplicable: Sequence[Inapplicable]
     compare: CompareScript = compare_user_script
 
     @property
@@ -64,16 +50,6 @@ class ScriptTarget:
     def benchmark(self) -> str:
         """None."""
         return ""
-
-    @property
-    def machine_id(self) -> str:
-        """The machine that is measured on."""
-        return self.request.fingerprint.machine_id
-
-    @property
-    def journals(self) -> Path:
-        """The folder of the journals."""
-        return self.request.loaded.project / KEPT_IN
 
     def scope(self) -> Mapping[str, object]:
         """What outcomes depend on, beside the two settings: what all targets share, the script's file and arguments.
@@ -125,7 +101,7 @@ class ScriptTarget:
         )
         request = request_of(self.request, trial, self.name, budget_s)
         try:
-            run = self.compare(request, self._spec(trial.before), self._spec(trial.after), self.script, precision)
+            run = self.compare(request, self.spec(trial.before), self.spec(trial.after), self.script, precision)
         except (ArmError, MeasurementError) as error:
             if not trial.before and isinstance(error, (ScriptFailedError, TooFewStepsError)):
                 raise
@@ -139,25 +115,14 @@ class ScriptTarget:
             )
         return _outcome(run, precision)
 
-    def candidate(self, setting: Setting) -> str:
-        """The arm with a setting."""
-        return self._spec(setting).text
-
     def tuned(self, setting: Setting) -> str:  # noqa: ARG002 - no setting changes it
         """The script, which stays as it is."""
         return self.name
 
-    def variables(self, setting: Setting) -> Mapping[str, str]:
-        """Allocator and threads as variables."""
-        return self.known.variables(setting)
-
     def command(self, setting: Setting) -> str:
         """The comparison of the reference with a setting."""
-        arms = ("--baseline", self._spec(()).text, "--candidate", self._spec(setting).text)
+        arms = ("--baseline", self.spec(()).text, "--candidate", self.spec(setting).text)
         return as_text(shlex.join(("perfguard", "profile", *arms, str(self.typed), *self.script.arguments)))
-
-    def _spec(self, setting: Setting) -> ArmSpec:
-        return arm_with(self.arm, self.known, setting)
 
 
 def script_target(

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 
+from perfguard.profile.advice.toggles import Answer
 from perfguard.records.tuning import Hint, Purpose, Setting, Toggle, Trial, TrialOutcome, TrialVerdict
 
-Answers = Mapping[str, tuple[tuple[str, str], ...]]
+Answers = Mapping[str, tuple[Answer, ...]]
 """Values that a finding names, by its code: each the name of a toggle and a value."""
 
 
@@ -32,7 +33,7 @@ class _OutOfTimeError(Exception):
 
 
 def by_promise(
-    toggles: Sequence[Toggle], hints: Sequence[Hint], answers: Answers, gains: Mapping[tuple[str, str], float]
+    toggles: Sequence[Toggle], hints: Sequence[Hint], answers: Answers, gains: Mapping[Answer, float]
 ) -> tuple[Toggle, ...]:
     """Toggles that a finding names first, in the order of the findings; then by what a value saved elsewhere.
 
@@ -100,7 +101,7 @@ class _State:
     def best_of(self, toggle: Toggle) -> tuple[str, str] | None:
         """The value of a toggle that came nearest to a gain; None where none can be measured.
 
-        One that was refused for its results is taken where there is no other: another toggle may mend it.
+        One with different results is taken only where there is no other: beside another toggle they may agree.
         """
         tried = [
             (value, self.alone[toggle.name, value]) for value in toggle.values if (toggle.name, value) in self.alone

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfguard.errors import ArmError, InterruptedRunError, MeasurementError
@@ -15,7 +15,7 @@ from perfguard.profile.runs.profiling import ProfileSize
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.steps.profile import ProfileReport
-from perfguard.records.tuning import Hint, Setting, Trial, TrialOutcome, TrialVerdict
+from perfguard.records.tuning import Hint, Inapplicable, Setting, Toggle, Trial, TrialOutcome, TrialVerdict
 from perfguard.runner.arms import git
 from perfguard.runner.session import Request
 from perfguard.tuning.toggles import KnownToggles
@@ -23,9 +23,7 @@ from perfguard.tuning.toggles import KnownToggles
 PROFILE = ProfileSize(processes=1, where=False)
 """How much of the reference is profiled: findings name toggles, they measure nothing."""
 
-KEPT_IN = Path(".perfguard") / "tune"
-"""The folder of the journals, in the project."""
-
+_KEPT_IN = Path(".perfguard") / "tune"
 _PRELOAD = "LD_PRELOAD"
 _UNTIMED = frozenset({"budget_s"})  # Settings that an outcome does not depend on
 
@@ -39,6 +37,39 @@ def arm_with(arm: ArmSpec, known: KnownToggles, setting: Setting) -> ArmSpec:
     parameters = {**dict(arm.parameters), **known.parameters(setting)}
     spec = replace(arm, environment=tuple(sorted(environment.items())), parameters=tuple(sorted(parameters.items())))
     return replace(spec, text=arm_text(spec))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmTarget:
+    """What is tuned by settings of an arm: the part of a target that cases and scripts share."""
+
+    request: Request  # Of the case or the script alone
+    arm: ArmSpec  # The reference
+    known: KnownToggles
+    toggles: Sequence[Toggle]
+    inapplicable: Sequence[Inapplicable]
+
+    @property
+    def machine_id(self) -> str:
+        """The machine that is measured on."""
+        return self.request.fingerprint.machine_id
+
+    @property
+    def journals(self) -> Path:
+        """The folder of the journals, in the project."""
+        return self.request.loaded.project / _KEPT_IN
+
+    def spec(self, setting: Setting) -> ArmSpec:
+        """The arm with a setting."""
+        return arm_with(self.arm, self.known, setting)
+
+    def candidate(self, setting: Setting) -> str:
+        """The arm with a setting, as it is typed."""
+        return self.spec(setting).text
+
+    def variables(self, setting: Setting) -> Mapping[str, str]:
+        """Allocator and threads as variables."""
+        return self.known.variables(setting)
 
 
 def shared_scope(request: Request, arm: ArmSpec, known: KnownToggles) -> dict[str, object]:

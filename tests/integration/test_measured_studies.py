@@ -61,8 +61,8 @@ def test_phases_are_compared_with_few_and_many_classes(invoke, tmp_path: Path, m
 
 
 def test_a_toggle_is_compared_in_interleaved_blocks(invoke, tmp_path: Path, monkeypatch) -> None:
-    adam = next(toggle for toggle in items.TOGGLES if toggle.name == "optimizer")
-    monkeypatch.setattr(collect, "TOGGLES", (adam,))
+    adam = next(toggle for toggle in items.CASE_STUDIES if toggle.name == "optimizer")
+    monkeypatch.setattr(collect, "CASE_STUDIES", (adam,))
     invoke("--parts", "cases", "--out", "study", "--budget", "300", "--quiet")
     value = stored_items(tmp_path / "study")["cases-optimizer"].value
     assert (value.case_id, value.is_different) == (adam.case, False)

@@ -6,28 +6,10 @@ import json
 
 import pytest
 
+from tests.trained_scripts import TRAIN
+
 pytestmark = pytest.mark.torch
 
-TRAIN = """
-import os
-import sys
-
-import torch
-from torch import nn
-
-network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, 4))
-own = {"fused": True} if "own" in sys.argv else {}
-optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, **own)
-labels = torch.tensor([0, 1, 2, 3])
-for _ in range(int(sys.argv[1])):
-    images = torch.rand(4, 3, 8, 8)
-    if "unseeded" in sys.argv:
-        images *= 1 + os.urandom(1)[0] / 256
-    loss = nn.functional.cross_entropy(network(images), labels)
-    optimizer.zero_grad()
-    (loss * float(os.environ.get("FACTOR", "1"))).backward()
-    optimizer.step()
-"""
 ALL = "set:dtype=bf16,memory_format=channels_last,optimizer=fused"
 ONE_PAIR = ("--timeout", "30", "--steps", "1", "--format", "json", "--no-progress")
 

@@ -13,8 +13,7 @@ import click
 from perfguard.cli import options as shared
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.errors import UsageError
-
-_PARTS = ("donuts", "phases", "kernels", "cases", "ranks")
+from perfguard.study.items import PARTS
 
 
 @click.group("study")
@@ -24,7 +23,7 @@ def study_command() -> None:
 
 @study_command.command("profilednn")
 @click.option(
-    "--parts", metavar="LIST", help=f"Parts to measure, separated by commas: {', '.join(_PARTS)}.  [default: all]"
+    "--parts", metavar="LIST", help=f"Parts to measure, separated by commas: {', '.join(PARTS)}.  [default: all]"
 )
 @click.option(
     "--out",
@@ -91,11 +90,11 @@ def profilednn(*, parts: str | None, folder: Path, budget_s: float, **options: A
 
 def _parts(text: str | None) -> tuple[str, ...]:
     if text is None:
-        return _PARTS
+        return PARTS
     chosen = tuple(part.strip() for part in text.split(","))
     for part in chosen:
-        if part not in _PARTS:
-            near = difflib.get_close_matches(part, _PARTS, n=1)
+        if part not in PARTS:
+            near = difflib.get_close_matches(part, PARTS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"--parts: {part!r} is unknown{hint}; choose from {', '.join(_PARTS)}")
+            raise UsageError(f"--parts: {part!r} is unknown{hint}; choose from {', '.join(PARTS)}")
     return chosen

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.proof.optimized_recipes.recipes import Toggle
+from perfguard.profile.advice.toggles import Answer
 
 REPOSITORY = Path(__file__).parents[3]
 BLOCKS, SAMPLES = 8, 4  # Pairs of fresh processes, and samples of each arm in one
@@ -22,8 +22,8 @@ class Compared:
     """How much faster a case is after toggles than before."""
 
     case_id: str
-    before: tuple[Toggle, ...]
-    after: tuple[Toggle, ...]
+    before: tuple[Answer, ...]
+    after: tuple[Answer, ...]
     cap: str  # ONEDNN_MAX_CPU_ISA in both arms; empty without
     speedup: float  # Seconds before / seconds after, from the mean of the blocks' log ratios
     lower: float
@@ -47,7 +47,7 @@ class Journal:
         self.known = [Compared(**row) for row in rows]
 
     def compare(
-        self, case_id: str, before: Sequence[Toggle], after: Sequence[Toggle], *, cap: str, budget_s: float
+        self, case_id: str, before: Sequence[Answer], after: Sequence[Answer], *, cap: str, budget_s: float
     ) -> Compared:
         """What is known, else what is measured now."""
         key = (case_id, tuple(before), tuple(after), cap)
@@ -76,14 +76,14 @@ def perfguard(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def arm(toggles: Sequence[Toggle], cap: str) -> str:
+def arm(toggles: Sequence[Answer], cap: str) -> str:
     """An arm as it is typed."""
     variables = f"+env:ONEDNN_MAX_CPU_ISA={cap}" if cap else ""
     values = ",".join(f"{name}={value}" for name, value in toggles)
     return f"dir:.{variables}{f'+set:{values}' if values else ''}"
 
 
-def _measured(case_id: str, before: Sequence[Toggle], after: Sequence[Toggle], cap: str, budget_s: float) -> Compared:
+def _measured(case_id: str, before: Sequence[Answer], after: Sequence[Answer], cap: str, budget_s: float) -> Compared:
     result = perfguard(
         "compare", "--baseline", arm(before, cap), "--candidate", arm(after, cap), "--case", case_id, "--no-ops",
         "--threads", "1", "--max-blocks", str(BLOCKS), "--samples", str(SAMPLES), "--budget", str(budget_s),

@@ -24,22 +24,16 @@ def curve(seed: int, *, is_optimized: bool) -> Curve:
     import torch
     from torch import Tensor
 
-    from perfguard.benchmarks.networks.focal_losses import focal_loss_named
-    from perfguard.benchmarks.networks.frozen_norms import fold_frozen_norms
-    from perfguard.benchmarks.networks.retinanet import DetectionLoss, RetinaNet, Target
+    from perfguard.benchmarks.networks.retinanet import Target
     from perfguard.benchmarks.optimizers import optimizer_of
-    from perfguard.benchmarks.shared import in_memory_format
+    from perfguard.benchmarks.steps import retinanet_of
 
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     memory_format = "channels_last" if is_optimized else "contiguous"
-    loss_of = DetectionLoss(focal=focal_loss_named("fused" if is_optimized else "reference"))
-    model = in_memory_format(RetinaNet(classes=CLASSES, loss=loss_of), memory_format)
+    options = {"norm": "folded", "focal": "fused", "heads": "packed"} if is_optimized else {}
+    model = retinanet_of(classes=CLASSES, memory_format=memory_format, **options)
     colours = torch.rand(CLASSES, 3, 1, 1)
-    if is_optimized:
-        fold_frozen_norms(model.backbone.body)
-        for head in (model.head.classification_head, model.head.regression_head):
-            head.is_packed = True
     updater = optimizer_of(
         "adam",
         [p for p in model.parameters() if p.requires_grad],

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfguard.profile.advice.toggles import Answer
 from perfguard.records.machine.fingerprint import Isa
-
-Toggle = tuple[str, str]  # Parameter of the case and the value that optimizes it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,9 +14,9 @@ class Recipe:
 
     name: str
     case_id: str  # The reference: float32, contiguous, the optimizer's loop
-    toggles: tuple[Toggle, ...]  # In the order in which they are added
+    toggles: tuple[Answer, ...]  # In the order in which they are added
 
-    def prefix(self, count: int) -> tuple[Toggle, ...]:
+    def prefix(self, count: int) -> tuple[Answer, ...]:
         """The first toggles."""
         return self.toggles[:count]
 

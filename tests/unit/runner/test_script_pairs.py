@@ -47,7 +47,7 @@ class FakeWorker(QueuedReplies):
 
 
 class House:
-    """Starts the workers of both arms, and remembers what they were told."""
+    """Starts the workers of both arms, and remembers the commands that they got."""
 
     def __init__(self, *, steps=1000, problem=None, settings=()):
         self.steps, self.problem, self.settings = steps, problem, list(settings)

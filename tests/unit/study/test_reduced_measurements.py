@@ -12,7 +12,7 @@ from perfguard.errors import MeasurementError
 from perfguard.records.run import CaseSamples
 from perfguard.records.spec import Catalog
 from perfguard.records.steps.ops import OpKey, OpTotal, PrimitiveTotal, StepPhase
-from perfguard.study.items import KERNELS, MODELS, TOGGLES
+from perfguard.study.items import CASE_STUDIES, KERNELS, MODELS
 from perfguard.study.paired import kernel_blocks
 from perfguard.study.paper import load_paper
 from perfguard.study.profiled import compare_classes, library_shares, phases_of
@@ -103,10 +103,10 @@ def test_blocks_with_both_phases_count() -> None:
     assert [(b.dtype, b.block, b.reference_both_s, b.variant_forward_s) for b in blocks] == [("fp32", 0, 5.0, 1.0)]
 
 
-@pytest.mark.parametrize("pattern", [*MODELS.values(), *dict.fromkeys(toggle.case for toggle in TOGGLES)])
+@pytest.mark.parametrize("pattern", [*MODELS.values(), *dict.fromkeys(toggle.case for toggle in CASE_STUDIES)])
 def test_each_item_names_one_case_of_the_catalogue(pattern: str) -> None:
     assert [case.id for case in select(CATALOG, (pattern,))] == [pattern]
 
 
 def test_case_studies_with_a_toggle_stand_in_the_papers_list() -> None:
-    assert {toggle.name for toggle in TOGGLES} <= {case.name for case in load_paper().cases}
+    assert {toggle.name for toggle in CASE_STUDIES} <= {case.name for case in load_paper().cases}

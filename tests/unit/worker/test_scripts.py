@@ -173,7 +173,7 @@ class FakeProfiler:
 
 
 class Optimizer:
-    """Can be told apart and referred to weakly; has nothing to update."""
+    """Has an identity and takes weak references; has nothing to update."""
 
     param_groups = ()
 
