@@ -131,7 +131,7 @@ def toggle(name: str, gain: float, *, spread: float = 0.02) -> ToggleCompared:
 
 
 RANKS = tuple(
-    RankCell(threads=threads, ranks=ranks, throughput_per_s=rate, rounds=4, sd_ratio=0.0)
+    RankCell(threads=threads, ranks=ranks, throughput_per_s=rate, rounds=4, sd_ratio=0.01)
     for threads, ranks, rate in ((1, 1, 2.0), (1, 2, 3.9), (2, 1, 3.4))
 )
 EVIDENCE = StudyEvidence(

@@ -102,7 +102,7 @@ def rejudge_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event] | No
         scaling=scaling_of(measured, cpus=len(selection.cpus) if selection else 1),
         exit_code=int(code),
         verdict=gate.outcome.value if gate else "measured",
-        reasons=reasons if end else (*reasons, fact("run.unfinished")),
+        reasons=reasons if end or start.mode == "profile" else (*reasons, fact("run.unfinished")),
         notes=notes,
         error_rate=next((note for note in notes if note.code.startswith("rate.")), None),
         duration_s=recorded_duration_s(folder, data),

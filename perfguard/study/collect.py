@@ -115,7 +115,7 @@ def collect(plan: StudyPlan) -> StudyEvidence:
     started = time.monotonic()
     done = stored_items(plan.folder)
     todo = [item for item in plan.items if item.id not in done]
-    if todo:
+    if todo and plan.budget_s > 0:
         _require_machine(plan.folder, done.values(), plan.host.machine_id)
     problems: dict[str, Fact] = {}
     for index, item in enumerate(todo):

@@ -143,7 +143,7 @@ def compare_classes(
                 phase=name,
                 few_s=fmean(process[name] for process in few),
                 many_s=fmean(process[name] for process in many),
-                ratio=estimate_paired([math.log(b[name] / a[name]) for a, b in zip(few, many, strict=False)], LEVEL),
+                ratio=estimate_paired([math.log(b[name] / a[name]) for a, b in zip(few, many, strict=True)], LEVEL),
             )
             for name in shown
         ),

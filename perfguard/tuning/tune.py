@@ -118,7 +118,7 @@ def tune(
         outcome = _outcome(found, work.tried)
     except (InterruptedRunError, KeyboardInterrupt):
         pass
-    recipe = found.recipe if found is not None else ()
+    recipe = found.recipe if found is not None else work.recipe
     return Tuning(
         outcome=outcome,
         exit_code=int(_EXIT_CODES[outcome]),
@@ -163,6 +163,7 @@ class _Work:
     on_trial: Callable[[TriedTrial], None]
     clock: Callable[[], float]
     tried: list[TriedTrial] = field(default_factory=list)
+    recipe: Setting = ()  # Once the search has ended and its final trial begins
     started: float = 0.0
 
     def __post_init__(self) -> None:
@@ -185,6 +186,8 @@ class _Work:
         left_s = self.budget_s - (self.clock() - self.started)
         others_s = left_s - final_s
         is_final = trial.purpose is Purpose.FINAL
+        if is_final:
+            self.recipe = trial.after
         offered_s = max(left_s, final_s) if is_final else min(others_s, max(final_s, others_s / 2))
         known = self.journal.known(trial, offered_s)
         if known is None and offered_s <= self._typical_s():

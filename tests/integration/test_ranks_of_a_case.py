@@ -137,6 +137,8 @@ def test_each_rank_has_cores_and_threads_of_its_own_and_uses_none_while_it_waits
     ranks = members()
     assert [tuple(rank.cpu_affinity()) for rank in ranks] == [(cpu,) for cpu in CPUS]
     assert {rank.environ()["OMP_NUM_THREADS"] for rank in ranks} == {"1"}
+    listening = [at.laddr.ip for rank in ranks for at in rank.net_connections() if at.status == psutil.CONN_LISTEN]
+    assert set(listening) == {"127.0.0.1"}
     used = [sum(rank.cpu_times()[:2]) for rank in ranks]
     time.sleep(1)
     assert all(sum(rank.cpu_times()[:2]) - before < 0.2 for rank, before in zip(ranks, used, strict=True))

@@ -272,6 +272,31 @@ def test_channels_last_is_ignored_by_networks_without_images(run):
     assert uses["memory_format"].is_ignored
 
 
+@pytest.mark.parametrize(
+    ("around", "chosen", "dtypes"),
+    [
+        ("if True:", {}, set()),
+        ("if True:", {"dtype": "bf16"}, {"bf16"}),
+        ("with torch.autocast('cpu', torch.bfloat16):", {}, {"bf16"}),
+        ("with torch.autocast('cpu', torch.float16):", {"dtype": "bf16"}, {"fp16"}),
+        ("with torch.autocast('cpu', torch.bfloat16, enabled=False):", {}, set()),
+    ],
+)
+def test_the_dtype_of_autocast_is_recorded_whoever_chose_it(tmp_path, around, chosen, dtypes):
+    path, recorded, settings = tmp_path / "train.py", FirstSteps(), ScriptSettings(chosen)
+    path.write_text(textwrap.dedent(CONVOLUTIONAL) + f"\n{around}\n    model(images).sum().backward()\n")
+    with recorded.recorded(), settings.applied():
+        end = run_script(str(path), [])
+    assert end.problem is None, end.detail
+    assert recorded.dtypes == dtypes
+
+
+def test_weights_in_a_narrow_dtype_are_recorded():
+    recorded, weight = FirstSteps(), torch.nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
+    recorded.step_ended(torch.optim.SGD([weight], lr=1.0))
+    assert recorded.dtypes == {"bf16"}
+
+
 def test_first_steps_are_recognised_by_losses_and_gradient_norms():
     weight = torch.nn.Parameter(torch.tensor([3.0, 4.0]))
     optimizer = torch.optim.SGD([weight], lr=1.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny_projects import noted, outcomes, passes
+from tests.tiny_projects import noted, outcomes
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -18,7 +18,7 @@ STACKS = "PERFGUARD_ENVS"
 """Where environments such as that of IPEX lie."""
 NORM = "kernel.layer_norm[tokens=128,dtype=fp32,phase=forward+backward]"
 LINEAR = "kernel.linear[m=128,dtype=bf16,phase=forward+backward]"
-FAST = ("--sample-s", "0.03", "--samples", "4", "--max-blocks", "8", "--no-progress")
+FAST = ("--sample-s", "0.03", "--samples", "4", "--max-blocks", "3", "--no-progress")
 FOR_HUGE_EFFECTS = ("--sample-s", "0.02", "--samples", "3", "--max-blocks", "10", "--budget", "400", "--no-progress")
 """Five quiet blocks decide, and end the measurement; beside other work it takes some more."""
 
@@ -113,11 +113,8 @@ def is_known(checkout: Path, revision: str) -> bool:
     return asked.returncode == 0
 
 
-@pytest.mark.parametrize("is_real", [True, False])
-def test_a_revision_from_before_the_benchmarks_were_renamed_is_measured(checkout: Path, is_real: bool) -> None:
-    if is_real and not is_known(checkout, BEFORE_THE_ROOMS):
-        pytest.skip("this clone is shallow; the same is shown with a commit that has the former names")
-    baseline = BEFORE_THE_ROOMS if is_real else with_former_names(checkout)
+def test_a_revision_from_before_the_benchmarks_were_renamed_is_measured(checkout: Path) -> None:
+    baseline = BEFORE_THE_ROOMS if is_known(checkout, BEFORE_THE_ROOMS) else with_former_names(checkout)
     done = perfguard(
         checkout, "gate", "--baseline", f"git:{baseline}", "--candidate", "git:HEAD", "-c", NORM, "--no-ops",
         "--sample-s", "0.01", "--samples", "2", "--max-blocks", "1", "--no-progress", "--format", "json",
@@ -142,17 +139,6 @@ def test_an_injected_slowdown_is_red_exactly_where_it_is(checkout: Path) -> None
     found = outcomes(json.loads(done.stdout))
     assert found.pop(NORM) not in ("regressed", "failed")
     assert found == {LINEAR: "regressed"}
-
-
-def test_an_injected_speed_up_is_an_improvement_and_passes(checkout: Path) -> None:
-    done = perfguard(
-        checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD",
-        "-c", LINEAR, "--inject", f"{LINEAR}=-40%", *FOR_HUGE_EFFECTS, "--format", "json",
-    )  # fmt: skip
-    result = json.loads(done.stdout)
-    assert outcomes(result) == {LINEAR: "improved"}, done.stdout
-    assert done.returncode == result["exit_code"]
-    assert passes(result)
 
 
 def test_a_capped_instruction_set_of_the_candidate_is_found(checkout: Path) -> None:

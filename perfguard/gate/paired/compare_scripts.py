@@ -19,7 +19,14 @@ from perfguard.records.script_settings import CHECKED_STEPS
 from perfguard.records.steps.scripts import ScriptComparison
 from perfguard.runner.arms.resolve import clean_workshop
 from perfguard.runner.measuring import Place, aside, start_arms
-from perfguard.runner.profiling.script_pairs import Pairing, ScriptFailedError, ScriptPair, first_steps, pairs_of_script
+from perfguard.runner.profiling.script_pairs import (
+    Pairing,
+    ScriptFailedError,
+    ScriptPair,
+    SettingIgnoredError,
+    first_steps,
+    pairs_of_script,
+)
 from perfguard.runner.profiling.scripts import Script
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.stats.paired import block_effect, estimate_paired
@@ -91,6 +98,7 @@ def compare_scripts(
         InterruptedRunError: Interrupted before the first pair was complete.
         ScriptFailedError: The script fails in the first arm; that it fails in the second is a reason to refuse that.
         TooFewStepsError: The script makes too few steps.
+        UsageError: The script ignores a setting of the first arm.
         PerfguardError: An arm cannot be started.
     """
     workshop = f"arms-{len(tuple(session.folder.path.glob('arms*/')))}"
@@ -102,14 +110,13 @@ def compare_scripts(
         should_stop=lambda: session.interrupts.asked,
         progress=session.request.progress,
     )
-    dtypes = tuple(dict(arm.parameters)["dtype"] for arm in (before, after) if "dtype" in dict(arm.parameters))
 
     def repeated(pair: ScriptPair) -> dict[str, float]:
         return first_steps(script, pairing, Arm.BASELINE, data_seed=pair.data_seed)
 
     try:
         with aside(session.selection):
-            return compare_pairs(pairs_of_script(script, pairing), repeated, precision, dtypes=dtypes)
+            return compare_pairs(pairs_of_script(script, pairing), repeated, precision)
     finally:
         clean_workshop(session.folder.path.absolute() / workshop, session.request.loaded.project)
 
@@ -119,17 +126,17 @@ def compare_pairs(
     repeated: Callable[[ScriptPair], dict[str, float]],
     precision: Precision,
     *,
-    dtypes: tuple[str, ...] = (),
     clock: Callable[[], float] = time.monotonic,
 ) -> ScriptComparison:
     """Compare two arms by as many pairs as it takes; `source` is asked for one after the other.
 
     `repeated` gives what the first steps of the first arm compute when it runs once more under the seed of a pair, and
-    is called only where the arms differ. `dtypes` are those that the arms set.
+    is called only where the arms differ.
 
     Raises:
         InterruptedRunError: There is not one pair.
         ScriptFailedError: The script fails in the first arm.
+        UsageError: The script ignores a setting of the first arm.
     """
     began, pairs = clock(), list[ScriptPair]()
     refused: tuple[Fact, ...] = ()
@@ -138,10 +145,10 @@ def compare_pairs(
             pairs.append(pair)
             is_enough = _is_enough(pairs, precision, spent_s=clock() - began)
             if is_enough or len(pairs) >= CHECKED_PAIRS:
-                refused = _different(pairs, repeated, dtypes)
+                refused = _different(pairs, repeated)
             if is_enough or refused:
                 break
-    except UsageError as error:
+    except SettingIgnoredError as error:
         refused = (fact("script.ignored", severity=Severity.GRAVE, error=as_text(str(error))),)
     except ScriptFailedError as error:
         if error.arm is Arm.BASELINE:
@@ -167,11 +174,9 @@ def estimate_of(pairs: Sequence[ScriptPair]) -> Estimate:
     return estimate_paired([each.log_ratio for each in effects], LEVEL, [each.variance for each in effects])
 
 
-def _different(
-    pairs: Sequence[ScriptPair], repeated: Callable[[ScriptPair], dict[str, float]], dtypes: tuple[str, ...]
-) -> tuple[Fact, ...]:
+def _different(pairs: Sequence[ScriptPair], repeated: Callable[[ScriptPair], dict[str, float]]) -> tuple[Fact, ...]:
     """Why the second arm does not compute the same as the first; nothing where it does."""
-    last = pairs[-1]
+    last, dtypes = pairs[-1], tuple(sorted(frozenset[str]().union(*(pair.dtypes for pair in pairs))))
     for pair in pairs:
         before, after = pair.checks[Arm.BASELINE], pair.checks[Arm.CANDIDATE]
         if missing := sorted(before.keys() ^ after.keys()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -42,7 +43,7 @@ def known_gains() -> tuple[Gain, ...]:
 
 
 def measured_gains(code: str, machine_id: str | None, known: tuple[Gain, ...] | None = None) -> tuple[Fact, ...]:
-    """What following a finding saved, by its most direct answer: one fact a machine, this machine first.
+    """What following a finding did to steps, by its most direct answer: one fact a machine, this machine first.
 
     Empty where nobody measured it.
     """
@@ -56,12 +57,13 @@ def measured_gains(code: str, machine_id: str | None, known: tuple[Gain, ...] | 
         fact(
             "gain.measured",
             setting=setting,
-            saved_ratios=tuple(sorted({min(there), max(there)})),
+            best_log_ratio=min(there),
+            worst_log_ratio=max(there) if len(there) > 1 else None,
             cases=len({gain.case_id for gain in machines[machine]}),
             machine=machine,
         )
         for machine in sorted(machines, key=lambda machine: (machine != machine_id, machine))
-        for there in [[gain.saved_ratio for gain in machines[machine]]]
+        for there in [[-math.log(gain.speedup) for gain in machines[machine]]]
     )
 
 

@@ -238,6 +238,7 @@ class HeldScript:
     settings: tuple[SettingUse, ...] = ()  # What became of the arm's settings until then
     checks: dict[str, float] = field(default_factory=dict)
     """What the first steps computed: `loss_1`, `gradient_norm_1` and so on; may be empty."""
+    dtypes: tuple[str, ...] = ()  # `bf16` or `fp16`, where the first steps used them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from perfguard.errors import MeasurementError
+from perfguard.errors import MeasurementError, UsageError
 from perfguard.records.facts import Fact, fact
 from perfguard.records.plan import BlockPlan
 from perfguard.records.protocol import StepKind
@@ -29,6 +29,10 @@ class ScriptFailedError(MeasurementError):
         self.arm = arm
 
 
+class SettingIgnoredError(UsageError):
+    """The script runs in the candidate as it would without one of its settings."""
+
+
 class TooFewStepsError(MeasurementError):
     """The script makes too few optimizer steps to be timed, or none."""
 
@@ -41,6 +45,7 @@ class ScriptPair:
     baseline_s: tuple[float, ...]  # Wall seconds of each step, in order
     candidate_s: tuple[float, ...]  # The same in the candidate; as many
     checks: dict[Arm, dict[str, float]]  # What the first steps of each arm computed
+    dtypes: frozenset[str] = frozenset()  # `bf16` and `fp16`, where the first steps of an arm used them
     settings: dict[Arm, tuple[SettingUse, ...]]  # What became of the settings of each arm
     wall_s: float  # Seconds that the pair took, starts included
 
@@ -63,7 +68,8 @@ def pairs_of_script(script: Script, pairing: Pairing) -> Iterator[ScriptPair]:
         ScriptFailedError: The script fails.
         TooFewStepsError: The script makes too few steps.
         MeasurementError: A worker cannot be started.
-        UsageError: The script ignores a setting.
+        SettingIgnoredError: The script ignores a setting of the candidate.
+        UsageError: It ignores one of the baseline.
     """
     for block in plan_blocks(1, seed=pairing.settings.seed):
         if pairing.should_stop():
@@ -104,8 +110,11 @@ class _Pair:
             order = sorted(_BOTH, key=lambda arm: arm is not self.block.first_started)
             workers = {arm: self.start(arm, closing) for arm in order}
             held = {arm: self.held(workers[arm]) for arm in order}
-            for each in held.values():
-                require_used(self.script.path, each.settings)
+            require_used(self.script.path, held[Arm.BASELINE].settings)
+            try:
+                require_used(self.script.path, held[Arm.CANDIDATE].settings)
+            except UsageError as error:
+                raise SettingIgnoredError(str(error)) from error
             turns = sorted(workers.values(), key=lambda worker: worker.arm is not self.block.first_arms[0])
             start_s = clock() - began
             self._turn(turns)  # untimed: what a step finds in the caches is what a step of the other arm has left
@@ -123,6 +132,7 @@ class _Pair:
             baseline_s=tuple(each[Arm.BASELINE] for each in self.times),
             candidate_s=tuple(each[Arm.CANDIDATE] for each in self.times),
             checks={arm: each.checks for arm, each in held.items()},
+            dtypes=frozenset(dtype for each in held.values() for dtype in each.dtypes),
             settings={arm: each.settings for arm, each in held.items()},
             wall_s=clock() - began,
         )

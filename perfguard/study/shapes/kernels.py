@@ -49,6 +49,10 @@ def variant_both(block: KernelBlock) -> float:
     return block.variant_both_s
 
 
+PASSES_OVER_MEMORY = fact("study.passes_over_memory")
+"""Why an explicit formula is not fast."""
+
+
 def kernel_ratio(blocks: Iterable[KernelBlock], above: Times, below: Times) -> Estimate | None:
     """How many times as long one takes as another, over blocks; None where no block has both."""
     pairs = [(above(block), below(block)) for block in blocks]
@@ -71,7 +75,7 @@ def kernel_shapes(evidence: StudyEvidence, paper: Paper) -> tuple[Shape, ...]:
         total = kernel_ratio(blocks_of(explicit, dtype), reference_both, variant_both)
         values: dict[str, Value] = {"dtype": dtype, "paper_factor": of_default.total / of_explicit.total}
         claim = fact("study.explicit_total", {**values, **factors_or_none(total)}, least_factor=TOTAL_GAIN)
-        shapes.append(timed(claim, total, TOTAL_GAIN, evidence, "kernels-explicit"))
+        shapes.append(timed(claim, total, TOTAL_GAIN, evidence, "kernels-explicit", why=PASSES_OVER_MEMORY))
         slower = kernel_ratio(blocks_of(implicit, dtype), variant_backward, reference_backward)
         values = {"dtype": dtype, "paper_factor": of_implicit.backward / of_default.backward}
         claim = fact("study.implicit_backward_slower", {**values, **factors_or_none(slower)})
@@ -99,10 +103,14 @@ def _halved(pair: KernelPair | None, evidence: StudyEvidence, paper: Paper) -> S
     return found
 
 
-def timed(claim: Fact, ratio: Estimate | None, limit: float, evidence: StudyEvidence, item: str) -> Shape:
-    """A claim that a ratio of kernel times lies beyond a limit."""
+def timed(
+    claim: Fact, ratio: Estimate | None, limit: float, evidence: StudyEvidence, item: str, *, why: Fact | None = None
+) -> Shape:
+    """A claim that a ratio of kernel times lies beyond a limit, and why if it does not."""
     if ratio is not None:
-        return Shape(figure=Figure.KERNELS, outcome=beyond(ratio, limit), claim=claim)
+        outcome = beyond(ratio, limit)
+        reasons = (why,) if why is not None and outcome is ShapeOutcome.FAILS else ()
+        return Shape(figure=Figure.KERNELS, outcome=outcome, claim=claim, reasons=reasons)
     variant = item.partition("-")[2]
     if any(kernel.variant == variant and kernel.is_different for kernel in evidence.kernels):
         reason = fact("study.different_results", name=variant)

@@ -30,7 +30,8 @@ def ranks_shape(cells: Sequence[RankCell], evidence: StudyEvidence) -> Shape:
         return Shape(figure=Figure.RANKS, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=(reason,))
     has_loss = any(high < 0 for _, high in gains)
     outcome = decided(not has_loss) if has_loss or won == len(pairs) else ShapeOutcome.OPEN
-    return Shape(figure=Figure.RANKS, outcome=outcome, claim=claim)
+    why = (fact("study.few_cpus", cpus=max(by_cores)),) if outcome is ShapeOutcome.FAILS else ()
+    return Shape(figure=Figure.RANKS, outcome=outcome, claim=claim, reasons=why)
 
 
 def _gain(fewer: RankCell, more: RankCell) -> tuple[float, float]:
@@ -46,7 +47,7 @@ def _gain(fewer: RankCell, more: RankCell) -> tuple[float, float]:
     if not variance:
         return gain, gain
     freedom = variance**2 / sum(part**2 / max(1, degrees) for part, degrees in parts)
-    half = -special.stdtrit(freedom, 0.025) * math.sqrt(variance)
+    half = -float(special.stdtrit(freedom, 0.025)) * math.sqrt(variance)
     return gain - half, gain + half
 
 

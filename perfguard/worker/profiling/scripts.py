@@ -134,7 +134,8 @@ class HeldScript:
             self._control.send("profiled", step=self.steps, **self._profiler.finish())
         else:
             uses = [asdict(use) for use in self._settings.uses()]
-            self._control.send("waiting", step=self.steps, settings=uses, checks=self.checks.numbers)
+            done = {"checks": self.checks.numbers, "dtypes": sorted(self.checks.dtypes)}
+            self._control.send("waiting", step=self.steps, settings=uses, **done)
         command = self._control.receive()
         if command is None or command["do"] != "step":  # the script is to stop, or the parent has gone
             self._end()

@@ -78,16 +78,19 @@ class RankGroup:
         self._averages = ranks.exchanges
         self._set_ups = 0
         self._members: list[_Member] = []
+        meeting = os.memfd_create("perfguard-ranks")
         try:
-            self._members.extend(_Member(mask) for mask in self._masks)
-            started = self._ask(
+            self._members.extend(_Member(mask, meeting) for mask in self._masks)
+            self._ask(
                 {"do": "start", "case": case, "place": _place(rank, self._masks, ranks)} for rank in range(ranks.ranks)
             )
             if self._averages:
-                self._tell_all("join", port=started[0]["port"])
+                self._tell_all("join", store=f"/proc/self/fd/{meeting}")
         except BaseException:
             self.close()
             raise
+        finally:
+            os.close(meeting)
 
     def set_up(self, seed: int) -> RankedCall:
         """Set the case up in every rank, each under a seed of its own."""
@@ -176,7 +179,8 @@ def _place(rank: int, masks: Sequence[tuple[int, ...]], ranks: Ranks) -> dict[st
 class _Member:
     """One rank's process, and its pipes."""
 
-    def __init__(self, mask: Sequence[int]) -> None:
+    def __init__(self, mask: Sequence[int], meeting: int) -> None:
+        """`meeting` is a file that all ranks share."""
         command_read, self._command_write = os.pipe()
         reply_read, reply_write = os.pipe()
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(len(mask)))
@@ -186,7 +190,7 @@ class _Member:
                 [sys.executable, str(_START_SCRIPT), "perfguard.worker.ranks.rank"],
                 env={**os.environ, **threads, CONTROL_VARIABLE: f"{command_read},{reply_write}"},
                 stdin=subprocess.DEVNULL,
-                pass_fds=(command_read, reply_write),
+                pass_fds=(command_read, reply_write, meeting),
             )
         finally:
             os.close(command_read)

@@ -21,8 +21,7 @@ from perfguard.worker.timing.samples import settle, time_iterations
 from perfguard.worker.timing.signals import Meters
 
 _PR_SET_PDEATHSIG = 1
-_LOOPBACK = "127.0.0.1"
-_FREE_PORT = 0  # The kernel chooses one
+_LOOPBACK = "lo"
 _CLOCK = time.perf_counter  # The same for all processes; bound before any code under test, which may replace it
 
 
@@ -38,7 +37,6 @@ class Rank:
         self._factory: Callable[..., Any] = _not_started
         self._calls: dict[int, Callable[[], object]] = {}
         self._results: dict[int, object] = {}
-        self._store: Any = None
 
     def serve(self) -> None:
         """Answer commands until the end of the stream."""
@@ -62,28 +60,21 @@ class Rank:
         os.sched_setaffinity(0, self._place["cpus"])  # before any library sees another mask
         import_stack({})
         self._factory = load_factory(self._case["target"])
-        if self._place["exchanges"] and self._place["rank"] == 0:
-            self._store = self._store_at(_FREE_PORT, is_master=True, wait_for_workers=False)
-            return {"port": self._store.port}
         return {}
 
     def _join(self, command: Message) -> Message:
-        """Make the group over which DistributedDataParallel averages, with the variables that torchrun would set."""
-        from torch.distributed import init_process_group
+        """Make the group over which DistributedDataParallel averages, with the variables that torchrun would set.
 
-        rank, ranks, port = self._place["rank"], self._place["ranks"], command["port"]
-        places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
-        os.environ.update({"MASTER_ADDR": _LOOPBACK, **{name: str(value) for name, value in places.items()}})
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        store = self._store or self._store_at(port)
-        init_process_group("gloo", store=store, rank=rank, world_size=ranks)
+        The ranks find each other through a file: torch's TCPStore would listen on every interface of the host.
+        """
+        from torch.distributed import FileStore, init_process_group  # type: ignore[attr-defined]
+
+        rank, ranks = self._place["rank"], self._place["ranks"]
+        places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks}
+        os.environ.update({name: str(value) for name, value in places.items()})
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK)
+        init_process_group("gloo", store=FileStore(command["store"], ranks), rank=rank, world_size=ranks)
         return {}
-
-    def _store_at(self, port: int, **how: bool) -> Any:
-        """Where the ranks find each other."""
-        from torch import distributed
-
-        return distributed.TCPStore(_LOOPBACK, port, self._place["ranks"], **how)  # type: ignore[attr-defined, arg-type]
 
     def _set_up(self, command: Message) -> Message:
         index, seed = command["index"], command["seed"] + self._place["rank"]

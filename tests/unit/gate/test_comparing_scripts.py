@@ -12,18 +12,19 @@ from perfguard.errors import InterruptedRunError, UsageError
 from perfguard.gate.paired.compare_scripts import MIN_PAIRS, Precision, compare_pairs
 from perfguard.records.run import Arm
 from perfguard.records.script_settings import SettingUse
-from perfguard.runner.profiling.script_pairs import ScriptFailedError, ScriptPair
+from perfguard.runner.profiling.script_pairs import ScriptFailedError, ScriptPair, SettingIgnoredError
 
 FUSED = SettingUse(name="optimizer", value="fused", changed=1)
 SAME = {"loss_1": 2.0, "gradient_norm_1": 1.0}
 
 
-def pair(*, baseline_s=0.2, candidate_s=0.1, before=SAME, after=SAME, seed=5):
+def pair(*, baseline_s=0.2, candidate_s=0.1, before=SAME, after=SAME, dtypes=(), seed=5):
     return ScriptPair(
         data_seed=seed,
         baseline_s=(baseline_s,) * 4,
         candidate_s=(candidate_s,) * 4,
         checks={Arm.BASELINE: dict(before), Arm.CANDIDATE: dict(after)},
+        dtypes=frozenset(dtypes),
         settings={Arm.BASELINE: (), Arm.CANDIDATE: (FUSED,)},
         wall_s=10.0,
     )
@@ -33,10 +34,10 @@ def endless(**of_pair):
     return (pair(seed=seed, **of_pair) for seed in count())
 
 
-def compare(source, *, half_width=0.01, share_of_effect=0.0, budget_s=1000.0, repeated=SAME, dtypes=(), pair_s=10.0):
+def compare(source, *, half_width=0.01, share_of_effect=0.0, budget_s=1000.0, repeated=SAME, pair_s=10.0):
     ticks = count()
     precision = Precision(half_width=half_width, share_of_effect=share_of_effect, budget_s=budget_s)
-    return compare_pairs(source, lambda _: dict(repeated), precision, dtypes=dtypes, clock=lambda: next(ticks) * pair_s)
+    return compare_pairs(source, lambda _: dict(repeated), precision, clock=lambda: next(ticks) * pair_s)
 
 
 def failing(error):
@@ -117,7 +118,7 @@ def test_one_pair_has_no_interval():
     ],
 )
 def test_an_arm_that_computes_something_else_is_refused(after, dtypes, refused):
-    assert codes(compare(endless(after={**SAME, **after}), dtypes=dtypes)) == refused
+    assert codes(compare(endless(after={**SAME, **after}, dtypes=dtypes))) == refused
 
 
 def test_an_arm_that_differs_is_refused_even_if_the_time_ends_after_one_pair():
@@ -140,16 +141,17 @@ def test_results_that_nobody_could_compare_are_noted():
 
 
 def test_a_setting_that_is_ignored_or_fails_is_refused_with_its_reason():
-    ignored = compare(failing(UsageError("train.py ignores optimizer=fused")))
+    ignored = compare(failing(SettingIgnoredError("train.py ignores optimizer=fused")))
     assert codes(ignored) == ["script.ignored"]
     assert ignored.refused[0].values["error"] == "train.py ignores optimizer=fused"
     failed = compare(failing(ScriptFailedError(Arm.CANDIDATE, "failed: no\nTraceback")))
     assert failed.refused[0].values == {"error": "failed: no", "detail": "Traceback"}
 
 
-def test_a_script_that_fails_in_the_first_arm_is_an_error():
-    with pytest.raises(ScriptFailedError):
-        compare(failing(ScriptFailedError(Arm.BASELINE, "failed: no")))
+@pytest.mark.parametrize("error", [ScriptFailedError(Arm.BASELINE, "failed: no"), UsageError("ignored")])
+def test_a_script_that_fails_or_ignores_a_setting_in_the_first_arm_is_an_error(error):
+    with pytest.raises(type(error)):
+        compare(failing(error))
 
 
 def test_nothing_measured_is_an_interrupt():

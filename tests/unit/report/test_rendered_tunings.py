@@ -15,7 +15,9 @@ from tests.simulated_tuning import SimulatedTarget, product_of, toggle
 
 
 @pytest.fixture
-def tuned(tmp_path):
+def tuned(tmp_path, monkeypatch):
+    monkeypatch.setattr("perfguard.tuning.tune.expected_gains", lambda _: {})  # what was measured decides the order
+
     def made(budget_s=100.0, **fields):
         target = SimulatedTarget(
             toggles=[toggle("optimizer", "foreach", "fused"), toggle("dtype", "bf16"), toggle("norm", "folded")],

@@ -44,8 +44,8 @@ def reasons(found: Shape) -> list[str]:
 
 
 def test_everything_that_is_measured_holds_on_evidence_like_the_papers() -> None:
-    outcomes = {shape.outcome for shape in shapes_of(EVIDENCE, PAPER) if shape.outcome is not NOT_MEASURED}
-    assert outcomes == {HOLDS}
+    measured = [shape for shape in shapes_of(EVIDENCE, PAPER) if shape.outcome is not NOT_MEASURED]
+    assert [shape.claim.values.get("name") for shape in measured if shape.outcome is not HOLDS] == ["loss"]
 
 
 def test_without_evidence_only_published_convergence_points_are_judged() -> None:
@@ -121,7 +121,8 @@ class TestPhases:
 class TestKernels:
     def test_an_explicit_backward_that_gains_less_than_twice(self) -> None:
         evidence = with_kernel(kernel("explicit", forward=0.6, backward=0.8))
-        assert shape(evidence, "study.explicit_total", dtype="fp32").outcome is FAILS
+        found = shape(evidence, "study.explicit_total", dtype="fp32")
+        assert (found.outcome, reasons(found)) == (FAILS, ["study.passes_over_memory"])
 
     def test_an_interval_around_the_limit_leaves_it_open(self) -> None:
         evidence = with_kernel(kernel("explicit", forward=0.5, backward=0.5, noise=0.05))
@@ -153,10 +154,12 @@ class TestCaseStudies:
         assert (found.outcome, found.claim.values["factor"]) == (outcome, pytest.approx(gain))
 
     def test_all_together_must_double_the_speed(self) -> None:
-        assert shape(with_toggle(toggle("overall", 1.6)), "study.gain", name="overall").outcome is FAILS
+        assert reasons(shape(with_toggle(toggle("overall", 1.6)), "study.gain", name="overall")) == [
+            "study.small_images"
+        ]
 
     def test_a_loss_in_float32_may_cost_time(self) -> None:
-        assert shape(with_toggle(toggle("loss", 0.8)), "study.gain", name="loss").outcome is HOLDS
+        assert shape(with_toggle(toggle("loss", 0.8)), "study.gain", name="loss").outcome is OPEN
 
     def test_different_results_are_no_gain(self) -> None:
         evidence = with_toggle(replace(toggle("dtype", 3.0), is_different=True))

@@ -93,6 +93,21 @@ def test_an_interruption_is_a_result_with_what_was_measured(tmp_path):
     assert found.recipe == ()
 
 
+def test_a_recipe_whose_final_trial_was_interrupted_is_still_named(tmp_path):
+    target = target_of()
+    measure = target.measure
+
+    def interrupted(trial, budget_s):
+        if trial.purpose is Purpose.FINAL:
+            raise InterruptedRunError("stop")
+        return measure(trial, budget_s)
+
+    target.measure = interrupted
+    found = tuned(tmp_path, target)
+    assert (found.outcome, found.final) == (TuningOutcome.INTERRUPTED, None)
+    assert found.recipe == tuned(tmp_path, target_of()).recipe != ()
+
+
 def test_other_code_or_another_machine_is_another_journal(tmp_path):
     tuned(tmp_path, target_of())
     other = target_of()

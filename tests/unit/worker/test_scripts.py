@@ -199,7 +199,7 @@ class TestHolding:
     def test_a_script_is_held_after_the_steps_to_be_skipped(self):
         parent = Parent({"do": "stop"})
         assert run_steps(HeldScript(parent, FakeProfiler(), ScriptSettings({}), skip=3), 10, Optimizer()) == 3
-        assert parent.replies == [{"reply": "waiting", "step": 3, "settings": [], "checks": {}}]
+        assert parent.replies == [{"reply": "waiting", "step": 3, "settings": [], "checks": {}, "dtypes": []}]
 
     def test_the_first_step_is_skipped_in_any_case(self):
         parent, profiler = Parent(BARE, {"do": "stop"}), FakeProfiler()
