@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SETTINGS = MeasureSettings(sample_s=0.002, samples=2, warmups=1, budget_s=60, max_blocks=2)
 IMPATIENT = MeasureSettings(
-    sample_s=0.002, samples=2, budget_s=300, max_blocks=2, setup_timeout_s=30, sample_timeout_s=10
+    sample_s=0.002, samples=2, budget_s=300, max_blocks=2, setup_timeout_s=10, sample_timeout_s=5
 )
 GOOD = """
 def good():

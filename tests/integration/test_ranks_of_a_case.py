@@ -201,7 +201,8 @@ def test_cases_with_ranks_are_timed_beside_a_case_without(tmp_path):
 
 
 def test_a_rank_that_hangs_ends_its_case_with_a_reason(tmp_path):
-    starter, case = starter_in(tmp_path, IMPATIENT, cpus=CPUS), catalogue_case("step.bert", **TWO)
+    patient = replace(IMPATIENT, setup_timeout_s=60)  # torch is imported three times
+    starter, case = starter_in(tmp_path, patient, cpus=CPUS), catalogue_case("step.bert", **TWO)
     with greeted(starter, ArmWorker, {"import_torch": True}, calibrate=False) as (worker, _):
         worker.prepare(case, seed=1, check=False)
         worker.open(case, inner_loops=1, spin_s=0.0)

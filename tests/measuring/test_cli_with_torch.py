@@ -148,7 +148,7 @@ def test_a_capped_instruction_set_of_the_candidate_is_found(checkout: Path) -> N
         pytest.skip("this CPU has no bf16 instructions that a cap could take away")
     done = perfguard(
         checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD+env:ONEDNN_MAX_CPU_ISA=AVX2",
-        "-c", LINEAR, "--no-ops", *FOR_HUGE_EFFECTS, "--format", "json",
+        "-c", LINEAR, "--no-ops", *FOR_HUGE_EFFECTS, "--sample-s", "0.002", "--format", "json",
     )  # fmt: skip
     assert outcomes(json.loads(done.stdout)) == {LINEAR: "regressed"}
     assert done.returncode == 1

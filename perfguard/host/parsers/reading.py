@@ -39,7 +39,9 @@ _BROKEN = (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, Valu
 _SUFFIXES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _UNUSED = re.compile(
     r"/sys/devices/pci|/sys/bus/pci|/sys/class/net/|/sys/devices/system/(memory|machinecheck)/|/proc/irq/"
-    r"|/node\d+/memory\d+/|/(power|hugepages|cpuidle|hotplug|thermal_throttle|driver|firmware_node)/"
+    r"|/node\d+/memory\d+/|/(power|hugepages|cpuidle|hotplug|thermal_throttle|driver|firmware_node|uevent)/"
+    r"|/cache/index\d+/(coherency_line_size|number_of_sets|physical_line_partition|ways_of_associativity)/"
+    r"|/topology/(cluster_\w+|die_cpus\w*|package_cpus\w*)/"
 )
 """Most of a tree, and of no use here: unpacking it would take minutes."""
 

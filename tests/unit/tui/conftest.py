@@ -31,6 +31,9 @@ def _a_plain_environment(monkeypatch):
     monkeypatch.setattr("textual._wait.SLEEP_IDLE", 0.0025)
 
 
+_AT_REST = 8  # Equal pictures, one after the other
+
+
 @dataclass
 class Clock:
     """Stands still until it is told otherwise."""
@@ -80,6 +83,16 @@ class Driver:
         strips = self.app.screen._compositor.render_strips(size)
         return "\n".join(strip.text for strip in strips)
 
+    async def picture(self) -> str:
+        """The screen as SVG, once it has come to rest: a layout may cause another one, on a slow host much later."""
+        pictures: list[str] = []
+        while len(pictures) < _AT_REST or len(set(pictures[-_AT_REST:])) > 1:
+            assert len(pictures) < 50 * _AT_REST, "the screen does not come to rest"
+            await asyncio.sleep(1 / 50)
+            await self.pilot.pause()
+            pictures.append(normalised(self.app.export_screenshot(title="perfguard", simplify=True)))
+        return pictures[-1]
+
     def cursor(self) -> str | None:
         """Key of the row under the cursor."""
         return self.app.view_screen.table.cursor_key
@@ -119,8 +132,8 @@ def drive():
 def check_picture():
     """Compare the screen with the stored SVG of a name; `PERFGUARD_UPDATE_SNAPSHOTS=1` stores it anew."""
 
-    def check(driver: Driver, name: str) -> None:
-        drawn = normalised(driver.app.export_screenshot(title="perfguard", simplify=True))
+    async def check(driver: Driver, name: str) -> None:
+        drawn = await driver.picture()
         stored = SNAPSHOTS / f"{name}.svg"
         if os.environ.get("PERFGUARD_UPDATE_SNAPSHOTS"):
             SNAPSHOTS.mkdir(exist_ok=True)

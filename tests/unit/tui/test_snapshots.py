@@ -34,7 +34,7 @@ def test_a_screen_looks_as_stored(drive, check_picture, key: str, size: tuple[in
     async def script(driver) -> None:
         await driver.tick()
         await driver.press(key)
-        check_picture(driver, f"{SCREENS[key]}-{size[0]}x{size[1]}")
+        await check_picture(driver, f"{SCREENS[key]}-{size[0]}x{size[1]}")
 
     drive(a_replay(), script, size=size, options=options())
 
@@ -42,7 +42,7 @@ def test_a_screen_looks_as_stored(drive, check_picture, key: str, size: tuple[in
 def test_a_run_in_its_middle_looks_as_stored(drive, check_picture) -> None:
     async def script(driver) -> None:
         await driver.tick()
-        check_picture(driver, "live-measuring-120x40")
+        await check_picture(driver, "live-measuring-120x40")
 
     drive(a_replay(0.5), script, options=options())
 
@@ -52,7 +52,7 @@ def test_no_color_looks_as_stored(drive, check_picture, monkeypatch) -> None:
 
     async def script(driver) -> None:
         await driver.tick()
-        check_picture(driver, "live-no-color-80x24")
+        await check_picture(driver, "live-no-color-80x24")
 
     drive(a_replay(), script, size=(80, 24), options=options())
 
@@ -61,7 +61,7 @@ def test_ascii_looks_as_stored(drive, check_picture) -> None:
     async def script(driver) -> None:
         await driver.tick()
         await driver.press("2")
-        check_picture(driver, "compare-ascii-80x24")
+        await check_picture(driver, "compare-ascii-80x24")
 
     drive(a_replay(), script, size=(80, 24), options=options(is_ascii=True))
 
@@ -71,7 +71,7 @@ def test_pictures_of_a_step_look_as_stored(drive, check_picture, keys: tuple[str
     async def script(driver) -> None:
         await driver.tick()
         await driver.press(*keys)
-        check_picture(driver, f"ops-{name}-120x40")
+        await check_picture(driver, f"ops-{name}-120x40")
 
     drive(a_replay(), script, options=options())
 
@@ -79,6 +79,6 @@ def test_pictures_of_a_step_look_as_stored(drive, check_picture, keys: tuple[str
 def test_help_looks_as_stored(drive, check_picture) -> None:
     async def script(driver) -> None:
         await driver.press("question_mark")
-        check_picture(driver, "help-120x40")
+        await check_picture(driver, "help-120x40")
 
     drive(a_replay(), script, options=options())
