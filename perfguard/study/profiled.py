@@ -23,8 +23,7 @@ from perfguard.study.items import FEW_CLASSES, MANY_CLASSES
 from perfguard.study.measured import LEVEL, Measured
 
 _DONUT_SIZE = ProfileSize(processes=2, steps=3, where=False)
-_PAIRS = 3  # Pairs of fresh processes of the comparison of classes
-_PHASES_SIZE = ProfileSize(processes=_PAIRS, steps=1, where=False)
+_PHASES_SIZE = ProfileSize(processes=6, steps=3, where=False)  # Pairs of fresh processes; three gave too wide intervals
 _LOSS = "loss"
 _ROOT = "RetinaNet"  # What runs in no child of it is the loss: matching, focal loss, L1 loss
 _DIRECTIONS = {StepPhase.FORWARD: "forward", StepPhase.LOSS: "forward", StepPhase.BACKWARD: "backward"}
