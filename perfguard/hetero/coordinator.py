@@ -1,0 +1,395 @@
+"""The coordinator: a state machine that hands out examples, counts updates and survives its workers.
+
+Messages and the time go in, messages to workers and events come out; it waits for nothing and starts nothing. So the
+same coordinator serves processes, other hosts and the simulator, and a recorded run can be replayed.
+
+An epoch has two phases, timed apart: all examples are handed out once for training, then once for the loss. Ranges are
+contiguous and come from one index; how long each is, a policy decides when it is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from perfguard.errors import UsageError
+from perfguard.hetero.messages import (
+    Evaluate,
+    ExecuteWork,
+    FromWorker,
+    Range,
+    Report,
+    ScheduleWork,
+    Stop,
+    Task,
+    ToWorker,
+    WorkerLost,
+)
+from perfguard.hetero.policies import BatchLimits, Policy
+
+
+class Tail(str, Enum):
+    """What the last range of an epoch is, where fewer examples are left than a batch."""
+
+    SHORT = "short"  # What is left
+    OVERLAP = "overlap"  # As long as the others, so some examples are handed out twice; as in the authors' code
+
+
+class Ending(str, Enum):
+    """Why a run has ended."""
+
+    TARGET = "target"  # The loss reached the target
+    EPOCHS = "epochs"  # All epochs were made
+    TIME = "time"  # The time was used up
+    DIVERGED = "diverged"  # The loss is not a number
+    NO_WORKERS = "no workers"  # All workers were lost
+    ASKED = "asked"  # The user ended it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A worker, as the coordinator knows it."""
+
+    name: str
+    group: str  # Workers of a group are alike, and a policy treats them so
+    makes_losses: bool = True  # Whether it computes losses, too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """When a run ends."""
+
+    epochs: int
+    target_loss: float | None = None  # Mean over all examples
+    time_s: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """When a worker that does not answer is no longer waited for."""
+
+    floor_s: float = 30.0  # Before that no range is late
+    factor: float = 10.0  # Times what the range would take at the group's best speed so far
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run is to do."""
+
+    examples: int
+    members: Sequence[Member]
+    limits: Mapping[str, BatchLimits]  # By group
+    loss_batch: int  # Examples of a range whose loss is computed
+    goal: Goal
+    learning_rate: float
+    reference_batch: int | None = None  # The learning rate grows with the batch over this one; None: it does not
+    tail: Tail = Tail.SHORT
+    patience: Patience = Patience()
+
+    def __post_init__(self) -> None:
+        if self.examples < 1:
+            raise UsageError("there is no example to train on")
+        groups = {member.group for member in self.members}
+        if not groups or groups - set(self.limits):
+            raise UsageError(f"batches are needed for each group of workers: {', '.join(sorted(groups)) or 'none'}")
+        if not any(member.makes_losses for member in self.members):
+            raise UsageError("no worker computes losses")
+        for group in sorted(groups):
+            if self.limits[group].minimum > self.examples:
+                raise UsageError(
+                    f"the smallest batch of {group}, {self.limits[group].minimum}, is larger than the data "
+                    f"({self.examples} examples)"
+                )
+
+    def rate_of(self, batch: int) -> float:
+        """The learning rate of a batch."""
+        return self.learning_rate * (batch / self.reference_batch if self.reference_batch else 1.0)
+
+
+# What a coordinator says of a run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEnded:
+    """All examples were trained on once, and the loss is known."""
+
+    epoch: int  # 0 is the loss before any update
+    at_s: float  # Since the run began
+    train_s: float
+    loss_s: float
+    loss: float  # Mean over all examples
+    updates: Mapping[str, int]  # By group, since the run began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchChanged:
+    """A group gets batches of another size."""
+
+    at_s: float
+    group: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeReturned:
+    """A range is handed out again, since its worker is lost or late."""
+
+    at_s: float
+    worker: str
+    range: Range
+    reason: str
+    is_late: bool  # The worker may still answer; then it gets work again, and its answer does not count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """Nothing is handed out any more."""
+
+    at_s: float
+    ending: Ending
+
+
+Happening = EpochEnded | BatchChanged | RangeReturned | RunEnded
+
+
+@dataclass(slots=True)
+class Counters:
+    """What one worker has done since the run began; only answers that count."""
+
+    updates: int = 0
+    trained: int = 0  # Examples
+    evaluated: int = 0  # Examples
+    busy_s: float = 0.0
+    waiting_s: float = 0.0
+    transfer_s: float = 0.0
+    ranges_returned: int = 0
+
+
+@dataclass(slots=True)
+class _Outstanding:
+    range: Range
+    since_s: float
+    is_late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """What follows from a message or from the time."""
+
+    orders: tuple[tuple[str, ToWorker], ...] = ()  # By worker, in order
+    happenings: tuple[Happening, ...] = ()
+
+
+@dataclass(slots=True)
+class Coordinator:
+    """State of one run; `now_s` is the time since it began, and never goes back."""
+
+    plan: Plan
+    policy: Policy
+    counters: dict[str, Counters] = field(init=False)
+    epoch: int = 0  # Epochs of training that have ended
+    ending: Ending | None = None
+    _task: Task = Task.LOSS  # The loss before the first update is the run's first
+    _groups: dict[str, str] = field(init=False)
+    _updates: dict[str, int] = field(init=False)
+    _batches: dict[str, int] = field(default_factory=dict)
+    _idle: dict[str, None] = field(default_factory=dict)  # In the order in which they became so
+    _lost: set[str] = field(default_factory=set)
+    _outstanding: dict[str, _Outstanding] = field(default_factory=dict)
+    _returned: deque[tuple[int, int]] = field(default_factory=deque)
+    _next: int = 0
+    _tickets: int = 0
+    _loss: float = 0.0
+    _best_s: dict[tuple[str, Task], float] = field(default_factory=dict)  # Seconds of an example, by group
+    _phase_began_s: float = 0.0
+    _train_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counters = {member.name: Counters() for member in self.plan.members}
+        self._groups = {member.name: member.group for member in self.plan.members}
+        self._updates = dict.fromkeys(sorted(set(self._groups.values())), 0)
+
+    @property
+    def updates(self) -> Mapping[str, int]:
+        """Updates by group since the run began."""
+        return self._updates
+
+    def receive(self, message: FromWorker, now_s: float) -> Reaction:
+        """React to what a worker says; messages of workers that are lost change nothing."""
+        if message.worker not in self._groups:
+            raise UsageError(f"{message.worker!r} is no worker of this run")
+        if self.ending is not None or message.worker in self._lost:
+            return Reaction()
+        out = _Collected()
+        if isinstance(message, ScheduleWork):
+            if message.worker not in self._outstanding:
+                self._idle[message.worker] = None
+        elif isinstance(message, WorkerLost):
+            self._lose(message, now_s, out)
+        else:
+            self._take(message, now_s, out)
+        self._go_on(now_s, out)
+        return out.reaction()
+
+    def tick(self, now_s: float) -> Reaction:
+        """React to the time: ranges that are late, and the end of the run's time."""
+        out = _Collected()
+        if self.ending is None and now_s >= self.plan.goal.time_s:
+            self._end(Ending.TIME, now_s, out)
+        if self.ending is None:
+            for worker, held in self._outstanding.items():
+                if not held.is_late and now_s - held.since_s > self._patience_s(worker, held.range):
+                    held.is_late = True
+                    self._return(worker, held.range, "no answer in time", now_s, out, is_late=True)
+            self._go_on(now_s, out)
+        return out.reaction()
+
+    def stop(self, now_s: float) -> Reaction:
+        """End the run because somebody asked for it."""
+        out = _Collected()
+        if self.ending is None:
+            self._end(Ending.ASKED, now_s, out)
+        return out.reaction()
+
+    # Messages
+
+    def _take(self, report: Report, now_s: float, out: _Collected) -> None:
+        held = self._outstanding.get(report.worker)
+        if held is None or held.range.ticket != report.ticket:
+            return  # an answer to nothing that was asked
+        del self._outstanding[report.worker]
+        self._idle[report.worker] = None
+        counters, group, part = self.counters[report.worker], self._groups[report.worker], held.range
+        # Updates of a late range were made all the same; its examples count where it was handed out again.
+        counters.updates += report.updates
+        counters.busy_s += report.busy_s
+        counters.waiting_s += report.waiting_s
+        counters.transfer_s += report.transfer_s
+        self._updates[group] += report.updates
+        if not math.isfinite(report.loss):
+            self._end(Ending.DIVERGED, now_s, out)
+            return
+        if held.is_late:
+            return
+        took_s = (now_s - held.since_s) / part.size
+        known_s = self._best_s.get((group, part.task), math.inf)
+        self._best_s[group, part.task] = min(known_s, took_s)
+        if part.task is Task.TRAIN:
+            counters.trained += part.size
+        else:
+            counters.evaluated += part.size
+            self._loss += report.loss
+
+    def _lose(self, message: WorkerLost, now_s: float, out: _Collected) -> None:
+        self._lost.add(message.worker)
+        self._idle.pop(message.worker, None)
+        held = self._outstanding.pop(message.worker, None)
+        if held is not None and not held.is_late:
+            self._return(message.worker, held.range, message.reason, now_s, out, is_late=False)
+
+    def _return(self, worker: str, part: Range, reason: str, now_s: float, out: _Collected, *, is_late: bool) -> None:
+        self._returned.append((part.start, part.stop))
+        self.counters[worker].ranges_returned += 1
+        out.happenings.append(RangeReturned(at_s=now_s, worker=worker, range=part, reason=reason, is_late=is_late))
+
+    def _patience_s(self, worker: str, part: Range) -> float:
+        best_s = self._best_s.get((self._groups[worker], part.task), 0.0)
+        return max(self.plan.patience.floor_s, self.plan.patience.factor * best_s * part.size)
+
+    # Work
+
+    def _go_on(self, now_s: float, out: _Collected) -> None:
+        """Hand out what there is, and begin the next phase where nothing is left of this one."""
+        if self.ending is None and len(self._lost) == len(self._groups):
+            self._end(Ending.NO_WORKERS, now_s, out)
+        while self.ending is None:
+            for worker in self._willing():
+                part = self._part_for(worker, now_s, out)
+                if part is None:
+                    break
+                del self._idle[worker]
+                self._outstanding[worker] = _Outstanding(part, now_s)
+                out.orders.append((worker, self._order(part)))
+            is_done = self._next >= self.plan.examples and not self._returned
+            if not is_done or any(not held.is_late for held in self._outstanding.values()):
+                if not is_done and self._task is Task.LOSS and not self._can_make_losses():
+                    self._end(Ending.NO_WORKERS, now_s, out)
+                return
+            self._end_phase(now_s, out)
+
+    def _willing(self) -> Iterator[str]:
+        makes_losses = {member.name: member.makes_losses for member in self.plan.members}
+        return (worker for worker in list(self._idle) if self._task is Task.TRAIN or makes_losses[worker])
+
+    def _can_make_losses(self) -> bool:
+        return any(member.makes_losses and member.name not in self._lost for member in self.plan.members)
+
+    def _part_for(self, worker: str, now_s: float, out: _Collected) -> Range | None:
+        if not self._returned and self._next >= self.plan.examples:
+            return None
+        is_training = self._task is Task.TRAIN
+        batch = self._batch_of(self._groups[worker], now_s, out) if is_training else self.plan.loss_batch
+        if self._returned:
+            start, stop = self._returned.popleft()
+            if stop - start > batch:  # it was a batch of another group
+                self._returned.appendleft((start + batch, stop))
+                stop = start + batch
+        else:
+            start, stop = self._next, min(self._next + batch, self.plan.examples)
+            if is_training and self.plan.tail is Tail.OVERLAP:
+                start = max(0, stop - batch)
+            self._next = stop
+        self._tickets += 1
+        return Range(ticket=self._tickets, task=self._task, start=start, stop=stop)
+
+    def _batch_of(self, group: str, now_s: float, out: _Collected) -> int:
+        batch = self.plan.limits[group].clamp(self.policy.next_batch(group, self._updates))
+        if self._batches.get(group) != batch:
+            self._batches[group] = batch
+            out.happenings.append(BatchChanged(at_s=now_s, group=group, batch=batch))
+        return batch
+
+    def _order(self, part: Range) -> ToWorker:
+        if part.task is Task.LOSS:
+            return Evaluate(range=part)
+        return ExecuteWork(range=part, learning_rate=self.plan.rate_of(part.size))
+
+    # Phases
+
+    def _end_phase(self, now_s: float, out: _Collected) -> None:
+        took_s = now_s - self._phase_began_s
+        self._phase_began_s, self._next = now_s, 0
+        if self._task is Task.TRAIN:
+            self._train_s, self._task, self._loss = took_s, Task.LOSS, 0.0
+            self.epoch += 1
+            return
+        loss = self._loss / self.plan.examples
+        out.happenings.append(
+            EpochEnded(
+                epoch=self.epoch, at_s=now_s, train_s=self._train_s, loss_s=took_s, loss=loss,
+                updates=dict(self._updates),
+            )
+        )  # fmt: skip
+        self._task, self._loss = Task.TRAIN, 0.0
+        goal = self.plan.goal
+        if goal.target_loss is not None and loss <= goal.target_loss:
+            self._end(Ending.TARGET, now_s, out)
+        elif self.epoch >= goal.epochs:
+            self._end(Ending.EPOCHS, now_s, out)
+
+    def _end(self, ending: Ending, now_s: float, out: _Collected) -> None:
+        self.ending = ending
+        out.orders.extend((worker, Stop()) for worker in self._groups if worker not in self._lost)
+        out.happenings.append(RunEnded(at_s=now_s, ending=ending))
+
+
+@dataclass(slots=True)
+class _Collected:
+    orders: list[tuple[str, ToWorker]] = field(default_factory=list)
+    happenings: list[Happening] = field(default_factory=list)
+
+    def reaction(self) -> Reaction:
+        return Reaction(tuple(self.orders), tuple(self.happenings))
