@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -194,6 +194,7 @@ class Coordinator:
     ending: Ending | None = None
     _task: Task = Task.LOSS  # The loss before the first update is the run's first
     _groups: dict[str, str] = field(init=False)
+    _evaluators: frozenset[str] = field(init=False)  # Workers that compute losses
     _updates: dict[str, int] = field(init=False)
     _batches: dict[str, int] = field(default_factory=dict)
     _idle: dict[str, None] = field(default_factory=dict)  # In the order in which they became so
@@ -210,6 +211,7 @@ class Coordinator:
     def __post_init__(self) -> None:
         self.counters = {member.name: Counters() for member in self.plan.members}
         self._groups = {member.name: member.group for member in self.plan.members}
+        self._evaluators = frozenset(member.name for member in self.plan.members if member.makes_losses)
         self._updates = dict.fromkeys(sorted(set(self._groups.values())), 0)
 
     @property
@@ -315,17 +317,13 @@ class Coordinator:
                 out.orders.append((worker, self._order(part)))
             is_done = self._next >= self.plan.examples and not self._returned
             if not is_done or any(not held.is_late for held in self._outstanding.values()):
-                if not is_done and self._task is Task.LOSS and not self._can_make_losses():
+                if not is_done and self._task is Task.LOSS and self._evaluators <= self._lost:
                     self._end(Ending.NO_WORKERS, now_s, out)
                 return
             self._end_phase(now_s, out)
 
-    def _willing(self) -> Iterator[str]:
-        makes_losses = {member.name: member.makes_losses for member in self.plan.members}
-        return (worker for worker in list(self._idle) if self._task is Task.TRAIN or makes_losses[worker])
-
-    def _can_make_losses(self) -> bool:
-        return any(member.makes_losses and member.name not in self._lost for member in self.plan.members)
+    def _willing(self) -> list[str]:
+        return [worker for worker in self._idle if self._task is Task.TRAIN or worker in self._evaluators]
 
     def _part_for(self, worker: str, now_s: float, out: _Collected) -> Range | None:
         if not self._returned and self._next >= self.plan.examples:

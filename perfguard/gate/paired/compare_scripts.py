@@ -176,7 +176,7 @@ def estimate_of(pairs: Sequence[ScriptPair]) -> Estimate:
 
 def _different(pairs: Sequence[ScriptPair], repeated: Callable[[ScriptPair], dict[str, float]]) -> tuple[Fact, ...]:
     """Why the second arm does not compute the same as the first; nothing where it does."""
-    last, dtypes = pairs[-1], tuple(sorted(frozenset[str]().union(*(pair.dtypes for pair in pairs))))
+    last, dtypes = pairs[-1], tuple(sorted({dtype for pair in pairs for dtype in pair.dtypes}))
     for pair in pairs:
         before, after = pair.checks[Arm.BASELINE], pair.checks[Arm.CANDIDATE]
         if missing := sorted(before.keys() ^ after.keys()):

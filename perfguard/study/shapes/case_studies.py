@@ -23,14 +23,13 @@ from perfguard.study.shapes.shape import (
     ShapeOutcome,
     beyond,
     decided,
-    factors,
     factors_or_none,
     missing,
 )
 
 _NEEDS = {"norm": fact("study.needs_ipex"), "dataloader": fact("study.needs_images")}
 """Case studies that nothing here measures, and what they would need."""
-_WHY_NOT = {"frozen": fact("study.small_images"), "overall": fact("study.small_images")}
+_WHY_NOT = {"overall": fact("study.small_images")}
 """Why an optimization may gain less here than in the paper."""
 _LEAST = {"overall": TOTAL_GAIN}  # How many times as fast a case study is to be, where faster is not enough
 
@@ -39,8 +38,7 @@ def case_shape(case: PaperCase, evidence: StudyEvidence) -> Shape:
     """Whether a case study's optimization is faster here; that of all together, at least twice as fast."""
     if case.name in _OF_OTHER_PARTS:
         return _OF_OTHER_PARTS[case.name](case, evidence)
-    known = {"name": case.name, "paper_factor": case.gain, "least_factor": _LEAST.get(case.name)}
-    claim = fact("study.gain", {**known, **factors_or_none(None)})
+    claim = _gain_claim(case, gain_of(case.name, evidence))
     if case.name in _NEEDS:
         reasons = (_NEEDS[case.name],)
         return Shape(figure=Figure.CASES, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=reasons)
@@ -57,7 +55,6 @@ def _toggled(found: ToggleCompared, claim: Fact, evidence: StudyEvidence) -> Sha
     gain = gain_of(found.name, evidence)
     if gain is None:
         return Shape(figure=Figure.CASES, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=found.reasons)
-    claim = fact("study.gain", {**claim.values, **factors(gain)})
     if found.name == "loss":
         return Shape(figure=Figure.CASES, outcome=ShapeOutcome.OPEN, claim=claim, reasons=(fact("study.loss_kept"),))
     outcome = beyond(gain, _LEAST.get(found.name, 1.0))
@@ -65,6 +62,12 @@ def _toggled(found: ToggleCompared, claim: Fact, evidence: StudyEvidence) -> Sha
     without_bf16 = "bf16" in found.candidate and not evidence.machine.has_bf16
     why = fact("study.no_bf16") if without_bf16 else _WHY_NOT.get(found.name)
     return Shape(figure=Figure.CASES, outcome=outcome, claim=claim, reasons=(why,) if fails and why is not None else ())
+
+
+def _gain_claim(case: PaperCase, gain: Estimate | None) -> Fact:
+    """That a case study's optimization is faster, by the least factor where one is asked for."""
+    known = {"name": case.name, "paper_factor": case.gain, "least_factor": _LEAST.get(case.name)}
+    return fact("study.gain", {**known, **factors_or_none(gain)})
 
 
 def _dataset(_: PaperCase, evidence: StudyEvidence) -> Shape:
@@ -81,8 +84,7 @@ def _dataset(_: PaperCase, evidence: StudyEvidence) -> Shape:
 
 def _focal(case: PaperCase, evidence: StudyEvidence) -> Shape:
     ratio = gain_of(case.name, evidence)
-    known = {"name": case.name, "paper_factor": case.gain, "least_factor": None}
-    claim = fact("study.gain", {**known, **factors_or_none(ratio)})
+    claim = _gain_claim(case, ratio)
     found = timed(claim, ratio, 1.0, evidence, "kernels-explicit", why=PASSES_OVER_MEMORY)
     return Shape(figure=Figure.CASES, outcome=found.outcome, claim=claim, reasons=found.reasons)
 

@@ -13,7 +13,7 @@ _NARROW = {"torch.bfloat16": "bf16", "torch.float16": "fp16"}  # Dtypes with tol
 
 
 class FirstSteps:
-    """Records the first steps; from then on it costs one test for each backward pass and step."""
+    """Records the first steps; from then on it costs one test for each backward pass, autocast region and step."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, float] = {}

@@ -36,7 +36,7 @@ _AT_REST = 8  # Equal pictures, one after the other
 
 @dataclass
 class Clock:
-    """Stands still until it is told otherwise."""
+    """A clock that moves only when a test moves it."""
 
     now: float = 1000.0
 
