@@ -17,6 +17,7 @@ _COMMANDS = {
     "gate": ("measure", "Judge the working tree against the stored baseline or the last commit."),
     "profile": ("profile", "Show which ops a training step spends its time in; compare two traces."),
     "tune": ("tune", "Find the settings that make a training step faster, by paired trials."),
+    "hetero": ("hetero", "Train one model with workers of different speed (Hogbatch, Adaptive Hogbatch)."),
     "study": ("study", "Measure a published study again, beside the paper's own figures."),
     "bisect": ("measure", "Find the commit that made cases slower, by paired gates."),
     "baseline": ("baselines", "Show, update or compare stored baselines."),

@@ -14,7 +14,9 @@ from perfguard.records import events
 from perfguard.records.case_names import short_names
 from perfguard.records.facts import Fact, Severity
 from perfguard.records.run import CaseFailed
+from perfguard.records.training import TrainingEpoch, TrainingUse
 from perfguard.report.messages.catalog import describe
+from perfguard.report.terminal.training import epoch_line, use_line
 from perfguard.units import format_count, format_duration, format_seconds, printable
 
 _LEAST_INTERVAL_S = 20.0
@@ -39,6 +41,7 @@ class Progress:
         self._started = clock()
         self._budget_s = 0.0
         self._names: Mapping[str, str] = {}
+        self._epoch: TrainingEpoch | None = None  # The last one of a run that trains
 
     def step(self, what: Fact) -> None:
         """Something begins that has no event of its own."""
@@ -95,6 +98,8 @@ class _NowAndThen(Progress):
                 if event.case_id not in self._failed and len(self._failed) < _MOST_FAILURES:
                     click.echo(self._line(event), err=True)
                 self._failed.add(event.case_id)
+            case TrainingEpoch() | TrainingUse() | events.Noted():
+                self._train(event)
             case events.InterimAnalysis():
                 self._answered |= event.decided.keys()
             case events.BlockFinished():
@@ -105,9 +110,22 @@ class _NowAndThen(Progress):
             case _:
                 pass
 
+    def _train(self, event: TrainingEpoch | TrainingUse | events.Noted) -> None:
+        match event:
+            case TrainingEpoch():
+                self._epoch = event
+            case TrainingUse() if self._clock() >= self._due:
+                self._say(f"· {use_line(event, self._epoch)}")
+            case events.Noted() if self._epoch is not None and (line := self._line(event)):
+                click.echo(line, err=True)
+            case _:
+                pass
+
     def _say(self, text: str) -> None:
         click.echo(text, err=True)
-        self._due = self._clock() + max(_LEAST_INTERVAL_S, self._budget_s / _LINES_A_BUDGET)
+        # A run without a budget has fewer lines the longer it goes on.
+        share_s = self._budget_s / _LINES_A_BUDGET if self._budget_s else (self._clock() - self._started) / 2
+        self._due = self._clock() + max(_LEAST_INTERVAL_S, share_s)
 
 
 class _EveryStep(Progress):
@@ -127,6 +145,8 @@ class _EveryStep(Progress):
             case events.CaseCalibrated():
                 pace = f"{format_seconds(event.iteration_s)} per iteration, {event.inner_loops} per sample"
                 yield f"· {self._name(event.case_id)}: {pace}"
+            case TrainingEpoch():
+                yield f"· {epoch_line(event)}"
             case events.BlockFinished():
                 yield f"· block {event.block + 1}: {event.duration_s:.1f} s, {self._left()}"
             case events.Noted() if event.fact.severity is Severity.INFO:
@@ -159,6 +179,10 @@ class _Live(Progress):
             case events.RunStarted():
                 self._begin(event)
                 self._open()
+            case TrainingEpoch():
+                self._epoch = event
+            case TrainingUse():
+                self._show(use_line(event, self._epoch))
             case events.BlockStarted():
                 self._block = event.block + 1
                 self._show(f"block {self._block}")
@@ -175,16 +199,15 @@ class _Live(Progress):
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+        text = TextColumn("{task.description}", markup=False)
+        columns = (text, BarColumn(), TextColumn("at most"), TimeRemainingColumn()) if self._budget_s else (text,)
         self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("at most"),
-            TimeRemainingColumn(),
+            *columns,
             console=Console(stderr=True),
             transient=True,
             auto_refresh=False,  # a refresh thread would run beside the samples
         )
-        self._task = self._bar.add_task("starting", total=self._budget_s)
+        self._task = self._bar.add_task("starting", total=self._budget_s or None)
         self._bar.start()
 
     def _print(self, text: str) -> None:

@@ -10,10 +10,9 @@ contiguous and come from one index; how long each is, a policy decides when it i
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass, field, replace
 
 from perfguard.errors import UsageError
 from perfguard.hetero.messages import (
@@ -29,24 +28,7 @@ from perfguard.hetero.messages import (
     WorkerLost,
 )
 from perfguard.hetero.policies import BatchLimits, Policy
-
-
-class Tail(str, Enum):
-    """What the last range of an epoch is, where fewer examples are left than a batch."""
-
-    SHORT = "short"  # What is left
-    OVERLAP = "overlap"  # As long as the others, so some examples are handed out twice; as in the authors' code
-
-
-class Ending(str, Enum):
-    """Why a run has ended."""
-
-    TARGET = "target"  # The loss reached the target
-    EPOCHS = "epochs"  # All epochs were made
-    TIME = "time"  # The time was used up
-    DIVERGED = "diverged"  # The loss is not a number
-    NO_WORKERS = "no workers"  # All workers were lost
-    ASKED = "asked"  # The user ended it
+from perfguard.records.training import Counters, Ending, Tail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +68,9 @@ class Plan:
     goal: Goal
     learning_rate: float
     reference_batch: int | None = None  # The learning rate grows with the batch over this one; None: it does not
+    pieces: Mapping[str, int] = field(
+        default_factory=dict
+    )  # By group: updates that a range is split into, 1 by default
     tail: Tail = Tail.SHORT
     patience: Patience = Patience()
 
@@ -104,9 +89,21 @@ class Plan:
                     f"({self.examples} examples)"
                 )
 
-    def rate_of(self, batch: int) -> float:
-        """The learning rate of a batch."""
+    def rate_of(self, batch: float) -> float:
+        """The learning rate of an update from so many examples."""
         return self.learning_rate * (batch / self.reference_batch if self.reference_batch else 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """State of a run at the end of an epoch."""
+
+    epoch: int
+    at_s: float
+    trained_s: float
+    updates: Mapping[str, int]
+    batches: Mapping[str, int]
+    counters: Mapping[str, Counters]
 
 
 # What a coordinator says of a run
@@ -119,6 +116,7 @@ class EpochEnded:
     epoch: int  # 0 is the loss before any update
     at_s: float  # Since the run began
     train_s: float
+    trained_s: float  # All training since the run began, without losses
     loss_s: float
     loss: float  # Mean over all examples
     updates: Mapping[str, int]  # By group, since the run began
@@ -152,20 +150,16 @@ class RunEnded:
     ending: Ending
 
 
-Happening = EpochEnded | BatchChanged | RangeReturned | RunEnded
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerGone:
+    """A worker is lost for the rest of the run."""
+
+    at_s: float
+    worker: str
+    reason: str
 
 
-@dataclass(slots=True)
-class Counters:
-    """What one worker has done since the run began; only answers that count."""
-
-    updates: int = 0
-    trained: int = 0  # Examples
-    evaluated: int = 0  # Examples
-    busy_s: float = 0.0
-    waiting_s: float = 0.0
-    transfer_s: float = 0.0
-    ranges_returned: int = 0
+Happening = EpochEnded | BatchChanged | RangeReturned | WorkerGone | RunEnded
 
 
 @dataclass(slots=True)
@@ -190,6 +184,7 @@ class Coordinator:
     plan: Plan
     policy: Policy
     counters: dict[str, Counters] = field(init=False)
+    start: Snapshot | None = None  # An earlier run that this one goes on from
     epoch: int = 0  # Epochs of training that have ended
     ending: Ending | None = None
     _task: Task = Task.LOSS  # The loss before the first update is the run's first
@@ -207,12 +202,48 @@ class Coordinator:
     _best_s: dict[tuple[str, Task], float] = field(default_factory=dict)  # Seconds of an example, by group
     _phase_began_s: float = 0.0
     _train_s: float = 0.0
+    _trained_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.counters = {member.name: Counters() for member in self.plan.members}
         self._groups = {member.name: member.group for member in self.plan.members}
         self._evaluators = frozenset(member.name for member in self.plan.members if member.makes_losses)
         self._updates = dict.fromkeys(sorted(set(self._groups.values())), 0)
+        if self.start is not None:
+            self._go_on_from(self.start)
+
+    def _go_on_from(self, start: Snapshot) -> None:
+        """Begin with the training phase after a snapshot. Workers that it does not know begin at zero."""
+        self.epoch, self._trained_s, self._task = start.epoch, start.trained_s, Task.TRAIN
+        self._phase_began_s = start.at_s
+        self._updates |= {group: count for group, count in start.updates.items() if group in self._updates}
+        self.counters |= {name: replace(known) for name, known in start.counters.items() if name in self.counters}
+        self.policy.resume(start.batches, self._updates)
+
+    def snapshot(self, now_s: float) -> Snapshot:
+        """What a later run needs to go on from here; of use where an epoch has just ended."""
+        return Snapshot(
+            epoch=self.epoch,
+            at_s=now_s,
+            trained_s=self._trained_s,
+            updates=dict(self._updates),
+            batches=dict(self._batches),
+            counters={name: replace(known) for name, known in self.counters.items()},
+        )
+
+    def group_of(self, worker: str) -> str:
+        """The group of a worker."""
+        return self._groups[worker]
+
+    @property
+    def batches(self) -> Mapping[str, int]:
+        """Examples of each group's last range."""
+        return self._batches
+
+    @property
+    def workers_left(self) -> Mapping[str, int]:
+        """Workers that are not lost, by group."""
+        return Counter(group for name, group in self._groups.items() if name not in self._lost)
 
     @property
     def updates(self) -> Mapping[str, int]:
@@ -287,6 +318,7 @@ class Coordinator:
 
     def _lose(self, message: WorkerLost, now_s: float, out: _Collected) -> None:
         self._lost.add(message.worker)
+        out.happenings.append(WorkerGone(at_s=now_s, worker=message.worker, reason=message.reason))
         self._idle.pop(message.worker, None)
         held = self._outstanding.pop(message.worker, None)
         if held is not None and not held.is_late:
@@ -314,7 +346,7 @@ class Coordinator:
                     break
                 del self._idle[worker]
                 self._outstanding[worker] = _Outstanding(part, now_s)
-                out.orders.append((worker, self._order(part)))
+                out.orders.append((worker, self._order(worker, part)))
             is_done = self._next >= self.plan.examples and not self._returned
             if not is_done or any(not held.is_late for held in self._outstanding.values()):
                 if not is_done and self._task is Task.LOSS and self._evaluators <= self._lost:
@@ -350,10 +382,11 @@ class Coordinator:
             out.happenings.append(BatchChanged(at_s=now_s, group=group, batch=batch))
         return batch
 
-    def _order(self, part: Range) -> ToWorker:
+    def _order(self, worker: str, part: Range) -> ToWorker:
         if part.task is Task.LOSS:
             return Evaluate(range=part)
-        return ExecuteWork(range=part, learning_rate=self.plan.rate_of(part.size))
+        updates = min(part.size, self.plan.pieces.get(self._groups[worker], 1))
+        return ExecuteWork(range=part, updates=updates, learning_rate=self.plan.rate_of(part.size / updates))
 
     # Phases
 
@@ -362,13 +395,14 @@ class Coordinator:
         self._phase_began_s, self._next = now_s, 0
         if self._task is Task.TRAIN:
             self._train_s, self._task, self._loss = took_s, Task.LOSS, 0.0
+            self._trained_s += took_s
             self.epoch += 1
             return
         loss = self._loss / self.plan.examples
         out.happenings.append(
             EpochEnded(
-                epoch=self.epoch, at_s=now_s, train_s=self._train_s, loss_s=took_s, loss=loss,
-                updates=dict(self._updates),
+                epoch=self.epoch, at_s=now_s, train_s=self._train_s, trained_s=self._trained_s, loss_s=took_s,
+                loss=loss, updates=dict(self._updates),
             )
         )  # fmt: skip
         self._task, self._loss = Task.TRAIN, 0.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+import msgspec
+
 
 class Task(str, Enum):
     """What a range of examples is used for."""
@@ -69,6 +71,7 @@ class ExecuteWork:
     """Train on a range."""
 
     range: Range
+    updates: int  # That the range is split into
     learning_rate: float
 
 
@@ -85,3 +88,40 @@ class Stop:
 
 
 ToWorker = ExecuteWork | Evaluate | Stop
+
+
+# As bytes: arrays of msgpack, so that a message never runs code of its sender
+
+_TYPES: tuple[type[FromWorker | ToWorker], ...] = (ScheduleWork, Report, WorkerLost, ExecuteWork, Evaluate, Stop)
+_CODES = {kind: code for code, kind in enumerate(_TYPES)}
+
+
+def encode(message: FromWorker | ToWorker) -> bytes:
+    """A message as bytes."""
+    kind = type(message)
+    if kind is ExecuteWork or kind is Evaluate:
+        part = message.range  # type: ignore[union-attr]
+        body = [part.ticket, part.task.value, part.start, part.stop]
+        if kind is ExecuteWork:
+            body += [message.updates, message.learning_rate]  # type: ignore[union-attr]
+        return msgspec.msgpack.encode([_CODES[kind], *body])
+    return msgspec.msgpack.encode([_CODES[kind], *(getattr(message, name) for name in kind.__slots__)])
+
+
+def decode(content: bytes) -> FromWorker | ToWorker:
+    """The message in bytes.
+
+    Raises:
+        ValueError: They are no message.
+    """
+    try:
+        code, *body = msgspec.msgpack.decode(content)
+        kind = _TYPES[code]
+        if kind is ExecuteWork or kind is Evaluate:
+            ticket, task, start, stop, *more = body
+            part = Range(ticket=ticket, task=Task(task), start=start, stop=stop)
+            return Evaluate(range=part) if not more else ExecuteWork(range=part, updates=more[0], learning_rate=more[1])
+        message: FromWorker | ToWorker = kind(**dict(zip(kind.__slots__, body, strict=True)))
+    except (msgspec.DecodeError, TypeError, ValueError, IndexError) as error:
+        raise ValueError(f"not a message: {content[:40]!r}") from error
+    return message

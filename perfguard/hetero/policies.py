@@ -38,6 +38,9 @@ class Policy(Protocol):
     def next_batch(self, group: str, updates: Mapping[str, int]) -> int:
         """Examples for the group that asks; `updates` of all groups since the run began."""
 
+    def resume(self, batches: Mapping[str, int], updates: Mapping[str, int]) -> None:
+        """Go on from the last batches of an earlier run, which had made these updates."""
+
 
 @dataclass(slots=True)
 class FixedBatches:
@@ -48,6 +51,9 @@ class FixedBatches:
     def next_batch(self, group: str, updates: Mapping[str, int]) -> int:  # noqa: ARG002 - whatever the others do
         """The initial batch."""
         return self.limits[group].initial
+
+    def resume(self, batches: Mapping[str, int], updates: Mapping[str, int]) -> None:
+        """There is no state."""
 
 
 @dataclass(slots=True)
@@ -83,6 +89,10 @@ class AdaptiveBatches:
         self.batches[group] = self.limits[group].clamp(batch)
         return self.batches[group]
 
+    def resume(self, batches: Mapping[str, int], updates: Mapping[str, int]) -> None:  # noqa: ARG002 - counted anew
+        """Go on with the batches."""
+        self.batches |= _known(batches, self.limits)
+
 
 @dataclass(slots=True)
 class AdditiveBatches:
@@ -114,3 +124,12 @@ class AdditiveBatches:
                 sign = (difference > 0) - (difference < 0)
                 self.batches[name] = self.limits[name].clamp(self.batches[name] + sign * self.step)
         return self.batches[group]
+
+    def resume(self, batches: Mapping[str, int], updates: Mapping[str, int]) -> None:
+        """Go on with the batches, at the beginning of a period."""
+        self.batches |= _known(batches, self.limits)
+        self.counted |= {group: updates[group] for group in self.counted}
+
+
+def _known(batches: Mapping[str, int], limits: Mapping[str, BatchLimits]) -> dict[str, int]:
+    return {group: limits[group].clamp(batch) for group, batch in batches.items() if group in limits}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from perfguard.hetero.coordinator import Coordinator, Happening, Reaction
-from perfguard.hetero.messages import Range, Report, ScheduleWork, Stop, Task
+from perfguard.hetero.messages import Evaluate, ExecuteWork, Report, ScheduleWork, Stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,21 +20,17 @@ class Speed:
     """How long a worker takes."""
 
     example_s: float  # Seconds of an example in training, in a large batch
-    overhead_s: float = 0.0  # Seconds of a range, whatever its size: launches, copies of the model, messages
+    overhead_s: float = 0.0  # Seconds of a range, whatever its size: copies of the model, messages
+    update_s: float = 0.0  # Seconds of an update, whatever its size: launches, reading and writing the model
     transfer_s: float = 0.0  # The part of the overhead that copies take
     loss_example_s: float | None = None  # Seconds of an example's loss; a third of training by default
-    examples_an_update: int | None = None  # None: a range is one update
 
-    def seconds(self, part: Range) -> float:
-        """What a range takes."""
+    def seconds(self, order: ExecuteWork | Evaluate) -> float:
+        """What an order takes."""
+        if isinstance(order, ExecuteWork):
+            return self.overhead_s + order.updates * self.update_s + order.range.size * self.example_s
         loss_s = self.example_s / 3 if self.loss_example_s is None else self.loss_example_s
-        return self.overhead_s + part.size * (self.example_s if part.task is Task.TRAIN else loss_s)
-
-    def updates(self, part: Range) -> int:
-        """What a range counts."""
-        if part.task is Task.LOSS:
-            return 0
-        return -(-part.size // self.examples_an_update) if self.examples_an_update else 1
+        return self.overhead_s + order.range.size * loss_s
 
 
 def simulate(
@@ -49,7 +45,7 @@ def simulate(
     """
     happened: list[Happening] = []
     number = itertools.count()
-    pending: list[tuple[float, int, str, Range]] = []
+    pending: list[tuple[float, int, str, ExecuteWork | Evaluate]] = []
     free_s = dict.fromkeys(speeds, 0.0)
     began_s: dict[int, float] = {}
 
@@ -58,20 +54,20 @@ def simulate(
         for worker, order in reaction.orders:
             if isinstance(order, Stop):
                 continue
-            part = order.range
-            began_s[part.ticket] = now_s
-            heapq.heappush(pending, (now_s + speeds[worker].seconds(part), next(number), worker, part))
+            began_s[order.range.ticket] = now_s
+            heapq.heappush(pending, (now_s + speeds[worker].seconds(order), next(number), worker, order))
 
     for worker in speeds:
         apply(coordinator.receive(ScheduleWork(worker=worker), 0.0), 0.0)
     while coordinator.ending is None and pending:
-        now_s, _, worker, part = heapq.heappop(pending)
-        speed, began = speeds[worker], began_s.pop(part.ticket)
+        now_s, _, worker, order = heapq.heappop(pending)
+        part, speed = order.range, speeds[worker]
+        began = began_s.pop(part.ticket)
         report = Report(
             worker=worker,
             ticket=part.ticket,
             loss=part.size * loss(coordinator.epoch, sum(coordinator.updates.values())),
-            updates=speed.updates(part),
+            updates=order.updates if isinstance(order, ExecuteWork) else 0,
             busy_s=now_s - began - speed.transfer_s,
             waiting_s=began - free_s[worker],
             transfer_s=speed.transfer_s,

@@ -15,6 +15,7 @@ from perfguard.records.plan import DEFAULT_GATE, GateSettings
 from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCountChange
+from perfguard.records.training import TrainedOn, TrainingEpoch, TrainingOutcome, TrainingPlanned, TrainingUse
 
 EVENT_SCHEMA = 2
 
@@ -25,7 +26,7 @@ class RunStarted:
 
     run_id: str  # Name of the run's folder
     schema: int
-    mode: str  # `paired` (two arms) or `rounds` (one arm)
+    mode: str  # `paired` (two arms), `rounds` (one arm), `profile` or `training` (heterogeneous SGD)
     suite: str  # Suite or selection that was asked for
     case_ids: tuple[str, ...]  # Selected cases, in the order of the suite
     command: tuple[str, ...]
@@ -233,6 +234,11 @@ Event = (
     | StepsCounted
     | OpsCompared
     | VerdictReached
+    | TrainingPlanned
+    | TrainedOn
+    | TrainingEpoch
+    | TrainingUse
+    | TrainingOutcome
     | Noted
     | RunFinished
 )
@@ -254,6 +260,11 @@ EVENT_NAMES: dict[str, type[Event]] = {
     "steps_counted": StepsCounted,
     "ops_compared": OpsCompared,
     "verdict": VerdictReached,
+    "training_planned": TrainingPlanned,
+    "training_started": TrainedOn,
+    "training_epoch": TrainingEpoch,
+    "training_use": TrainingUse,
+    "training_ended": TrainingOutcome,
     "note": Noted,
     "run_finished": RunFinished,
 }

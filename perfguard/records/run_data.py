@@ -31,6 +31,7 @@ from perfguard.records.run import (
 )
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCountChange
+from perfguard.records.training import TrainedOn, TrainingEpoch, TrainingOutcome, TrainingPlanned, TrainingUse
 
 
 @dataclass(slots=True)
@@ -77,6 +78,17 @@ _OTHER_COMPARISONS = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
 
 
 @dataclass(slots=True)
+class TrainingData:
+    """What is known of heterogeneous training so far."""
+
+    planned: TrainingPlanned
+    trained: TrainedOn | None = None
+    epochs: list[TrainingEpoch] = field(default_factory=list)
+    use: TrainingUse | None = None  # The latest
+    outcome: TrainingOutcome | None = None
+
+
+@dataclass(slots=True)
 class RunData:
     """Collects events; `paired()` and `rounds()` give what they add up to so far."""
 
@@ -108,6 +120,7 @@ class RunData:
     control_ratio: float | None = None  # Last control workload over the run's typical one, minus 1; None before any
     steal_ratio: float | None = None  # Share of the last block's time that the hypervisor took; None where unknown
     slowest_block_s: float = 0.0  # Wall seconds of the longest block of all stages
+    training: TrainingData | None = None  # Of a run that trains; None for all others
     revisions: Counter[str] = field(default_factory=Counter)
     """How often something was learnt of each case: whoever draws cases draws those again that have another number."""
     keeps_signals: bool = True  # Whether samples keep all signals; times alone need a tenth of the memory
@@ -148,6 +161,8 @@ class RunData:
             case ev.AnalysesPlanned():
                 earlier = sum(self.stage_of(block) is not self.stage for block in self._finished)
                 self.blocks_planned = earlier + event.blocks
+            case TrainingPlanned() | TrainedOn() | TrainingEpoch() | TrainingUse() | TrainingOutcome():
+                self._train(event)
             case _:
                 self._decide(event)
 
@@ -234,6 +249,22 @@ class RunData:
                 self.end = event
         if isinstance(event, (CaseFailed, ev.StepsCounted, ev.VerdictReached)):
             self.revisions[event.case_id] += 1
+
+    def _train(self, event: TrainingPlanned | TrainedOn | TrainingEpoch | TrainingUse | TrainingOutcome) -> None:
+        if isinstance(event, TrainingPlanned):
+            self.training = TrainingData(event)
+            return
+        if self.training is None:  # a damaged recording
+            return
+        match event:
+            case TrainedOn():
+                self.training.trained = event
+            case TrainingEpoch():
+                self.training.epochs.append(event)
+            case TrainingUse():
+                self.training.use = event
+            case TrainingOutcome():
+                self.training.outcome = event
 
     def _failures(self, stage: Stage) -> dict[str, CaseFailed]:
         return self.confirmation_failures if stage.is_confirmation else self.failures

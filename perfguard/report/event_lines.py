@@ -25,9 +25,11 @@ from perfguard.records.events import (
 )
 from perfguard.records.facts import Fact
 from perfguard.records.run import CaseFailed, Stage
+from perfguard.records.training import TrainedOn, TrainingEpoch
 from perfguard.report.case_history import short_source
 from perfguard.report.culprits import change_text, culprit_texts, step_text
 from perfguard.report.messages.catalog import describe, describe_all
+from perfguard.report.terminal.training import epoch_line, started_line
 from perfguard.units import format_count, format_duration, format_ratio, format_seconds, printable
 from perfguard.watch.view.run_view import LogLine
 
@@ -49,7 +51,8 @@ def line_text(line: LogLine, names: Mapping[str, str] = MappingProxyType({})) ->
         return printable(describe(line.what))
     case_id = getattr(line.what, "case_id", "")
     name = names.get(case_id, case_id)
-    return printable(_before_blocks(line.what, name) or _in_blocks(line.what, name) or _after_blocks(line.what, names))
+    text = _of_training(line.what) or _before_blocks(line.what, name) or _in_blocks(line.what, name)
+    return printable(text or _after_blocks(line.what, names))
 
 
 def plain_line(line: LogLine, names: Mapping[str, str], *, is_ascii: bool = False, zone: tzinfo | None = None) -> str:
@@ -59,6 +62,18 @@ def plain_line(line: LogLine, names: Mapping[str, str], *, is_ascii: bool = Fals
     """
     sign = (_ASCII_SIGNS if is_ascii else _SIGNS)[line.level]
     return f"{_time_of_day(line.t_wall, zone)} {sign} {line_text(line, names)}"
+
+
+def _of_training(event: Event) -> str:
+    match event:
+        case RunStarted(mode="training"):
+            return f"run {event.run_id}: training on {event.suite}"
+        case TrainedOn():
+            return started_line(event)
+        case TrainingEpoch():
+            return epoch_line(event)
+        case _:
+            return ""
 
 
 def _before_blocks(event: Event, name: str) -> str:

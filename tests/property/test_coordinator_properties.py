@@ -8,9 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from perfguard.hetero.coordinator import Coordinator, Ending, EpochEnded, Goal, Member, Patience, Plan, Tail
+from perfguard.hetero.coordinator import Coordinator, EpochEnded, Goal, Member, Patience, Plan
 from perfguard.hetero.messages import ExecuteWork, Report, ScheduleWork, Stop, Task, WorkerLost
 from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, BatchLimits, FixedBatches
+from perfguard.records.training import Ending, Tail
 
 LIMITS = {"cpu": BatchLimits(initial=2, minimum=1, maximum=8), "gpu": BatchLimits(initial=16, minimum=4, maximum=32)}
 PATIENCE_S = 10.0

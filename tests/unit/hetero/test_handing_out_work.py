@@ -11,7 +11,6 @@ from perfguard.errors import UsageError
 from perfguard.hetero.coordinator import (
     BatchChanged,
     Coordinator,
-    Ending,
     EpochEnded,
     Goal,
     Member,
@@ -19,10 +18,11 @@ from perfguard.hetero.coordinator import (
     Plan,
     RangeReturned,
     RunEnded,
-    Tail,
+    WorkerGone,
 )
 from perfguard.hetero.messages import Evaluate, ExecuteWork, Report, ScheduleWork, Stop, WorkerLost
 from perfguard.hetero.policies import BatchLimits, FixedBatches
+from perfguard.records.training import Ending, Tail
 
 LIMITS = {"cpu": BatchLimits(initial=3, minimum=1, maximum=8), "large": BatchLimits(initial=8, minimum=4, maximum=16)}
 BOTH = (Member(name="cpu-0", group="cpu"), Member(name="large-0", group="large"))
@@ -159,8 +159,9 @@ def test_a_loss_that_is_no_number_ends_the_run(loss):
 
 def test_a_lost_workers_range_goes_to_another_one_and_the_run_says_so():
     run = Run().begin().lose("large-0").to_the_end()
-    (returned,) = run.of(RangeReturned)
+    (returned,), (gone,) = run.of(RangeReturned), run.of(WorkerGone)
     assert (returned.worker, returned.reason, returned.is_late) == ("large-0", "killed", False)
+    assert (gone.worker, gone.reason) == ("large-0", "killed")
     assert run.of(RunEnded)[0].ending is Ending.EPOCHS
     assert run.coordinator.counters["cpu-0"].trained == 20
 

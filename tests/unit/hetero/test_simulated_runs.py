@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.hetero.coordinator import Coordinator, Ending, EpochEnded, Goal, Member, Plan, RunEnded
+from perfguard.hetero.coordinator import Coordinator, EpochEnded, Goal, Member, Plan, RunEnded
 from perfguard.hetero.policies import AdaptiveBatches, BatchLimits, FixedBatches
 from perfguard.hetero.simulator import Speed, simulate
+from perfguard.records.training import Ending
 
 EXAMPLES = 20_000
 SPEEDS = {

@@ -1,0 +1,51 @@
+"""What the commands that show a run of heterogeneous training share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from perfguard.cli.diagnostics import reader_may_leave
+from perfguard.cli.output import print_parts
+from perfguard.codec import to_json
+from perfguard.errors import UsageError
+from perfguard.host.identity import machine_line
+from perfguard.records.events import RunStarted
+from perfguard.records.training import Training
+from perfguard.report.terminal.training import render_training
+from perfguard.runner.run_folder import read_events
+from perfguard.runner.training import MODE, recorded_training
+from perfguard.watch.sources.event_sources import host_of
+
+
+def is_training(folder: Path) -> bool:
+    """Whether a run trained a model; only its first event is read."""
+    first = next(read_events(folder / "events.jsonl"), None)
+    return isinstance(first, RunStarted) and first.mode == MODE
+
+
+def show_training(folder: Path, output_format: str) -> NoReturn:
+    """Print a recorded run, and exit with its code.
+
+    Raises:
+        UsageError: The format is one of gates alone.
+    """
+    host = host_of(folder)
+    found = recorded_training(folder, machine=machine_line(host) if host else "unknown machine")
+    if found is None:
+        raise click.exceptions.Exit(0)
+    print_training(found, output_format)
+
+
+def print_training(found: Training, output_format: str) -> NoReturn:
+    """Print a run, and exit with its code."""
+    if output_format not in ("table", "json"):
+        raise UsageError(f"--format {output_format} is for gates; a training is shown as table or json")
+    with reader_may_leave():
+        if output_format == "json":
+            click.echo(to_json(found, indent=1))
+        else:
+            print_parts(lambda _: render_training(found))
+    raise click.exceptions.Exit(found.exit_code)

@@ -1,0 +1,126 @@
+"""Workers as processes of this host: one pipe to each for orders, one pipe from all of them for reports.
+
+A report is shorter than what a pipe takes as a whole, so reports of several workers never mix. A process that ends is
+seen by its sentinel, whatever it said before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch.multiprocessing as mp
+
+from perfguard.hetero.messages import FromWorker, Stop, ToWorker, WorkerLost, decode, encode
+from perfguard.records.training import WorkerPlace
+
+_PR_SET_PDEATHSIG = 1
+_STOP_S = 5.0  # How long a worker may take to end after it was told to
+
+Main = Callable[[WorkerPlace, "PipeChannel", Any], None]
+"""What a worker's process runs: its place, its channel, and what it is given."""
+
+
+class PipeChannel:
+    """A worker's end."""
+
+    def __init__(self, orders: Connection, reports: Connection) -> None:
+        self._orders, self._reports = orders, reports
+
+    def receive(self) -> ToWorker:
+        """The next order; `Stop` where the coordinator is gone."""
+        try:
+            return decode(self._orders.recv_bytes())  # type: ignore[return-value]
+        except (EOFError, OSError):
+            return Stop()
+
+    def send(self, message: FromWorker) -> None:
+        """Say something to the coordinator; nothing happens where it is gone."""
+        with contextlib.suppress(BrokenPipeError):
+            self._reports.send_bytes(encode(message))
+
+
+class Processes:
+    """The coordinator's end; starts the workers when it is made, and ends them when it is closed."""
+
+    def __init__(self, places: Sequence[WorkerPlace], main: Main, given: Any) -> None:
+        context = mp.get_context("spawn")
+        self._reports, theirs = context.Pipe(duplex=False)
+        self._poll = select.poll()
+        self._poll.register(self._reports.fileno(), select.POLLIN)
+        self._orders: dict[str, Connection] = {}
+        self._processes: dict[str, Any] = {}
+        self._watched: dict[int, str] = {}
+        self._parent = os.getpid()
+        for place in places:
+            reader, writer = context.Pipe(duplex=False)
+            process = context.Process(
+                target=_begin, args=(self._parent, main, place, PipeChannel(reader, theirs), given), daemon=True
+            )
+            process.start()
+            reader.close()
+            self._orders[place.name], self._processes[place.name] = writer, process
+            self._watched[process.sentinel] = place.name
+            self._poll.register(process.sentinel, select.POLLIN)
+        theirs.close()
+
+    def receive(self, timeout_s: float) -> list[FromWorker]:
+        """What workers have said, first; then which of them have ended."""
+        ready = [fd for fd, _ in self._poll.poll(max(0.0, timeout_s) * 1000)]
+        found: list[FromWorker] = []
+        while self._reports.fileno() in ready:
+            try:
+                found.append(decode(self._reports.recv_bytes()))  # type: ignore[arg-type]
+            except EOFError:  # all workers are gone
+                self._poll.unregister(self._reports.fileno())
+                break
+            ready = [*(fd for fd in ready if fd in self._watched), *(fd for fd, _ in self._poll.poll(0))]
+        ended = dict.fromkeys(fd for fd in ready if fd in self._watched)
+        return [*found, *(WorkerLost(worker=self._watched.pop(fd), reason=self._end_of(fd)) for fd in ended)]
+
+    def _end_of(self, sentinel: int) -> str:
+        self._poll.unregister(sentinel)
+        (process,) = [each for each in self._processes.values() if each.sentinel == sentinel]
+        process.join()
+        code = process.exitcode
+        if code < 0:
+            return f"its process was ended by {signal.Signals(-code).name}"
+        return f"its process ended with exit code {code}"
+
+    def send(self, worker: str, order: ToWorker) -> None:
+        """Hand an order to a worker."""
+        with contextlib.suppress(BrokenPipeError, OSError):
+            self._orders[worker].send_bytes(encode(order))
+
+    def pid_of(self, worker: str) -> int:
+        """The process of a worker."""
+        pid: int = self._processes[worker].pid
+        return pid
+
+    def close(self) -> None:
+        """End the workers, those that do not listen by force."""
+        for worker, orders in self._orders.items():
+            self.send(worker, Stop())
+            orders.close()
+        for process in self._processes.values():
+            process.join(_STOP_S)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._reports.close()
+
+
+def _begin(parent: int, main: Main, place: WorkerPlace, channel: PipeChannel, given: Any) -> None:
+    """First in a worker's process: die with the parent, leave Ctrl-C to it, take the CPUs."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.sched_setaffinity(0, place.cpus)
+    main(place, channel, given)

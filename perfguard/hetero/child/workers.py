@@ -1,0 +1,233 @@
+"""Workers: what one does with a range of examples, and the loop in which it does so.
+
+`Hogwild` reads and updates the shared model directly, without locks. `Replica` copies the model to its device, trains
+the copy, and merges it back. Both train any module whose parameters lie in shared memory, by plain SGD.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from perfguard.hetero.child.data import Examples, Inputs
+from perfguard.hetero.child.models import LossSum
+from perfguard.hetero.messages import (
+    Evaluate,
+    ExecuteWork,
+    FromWorker,
+    Range,
+    Report,
+    ScheduleWork,
+    Stop,
+    ToWorker,
+    WorkerLost,
+)
+from perfguard.records.training import Merge
+
+
+class Channel(Protocol):
+    """A worker's end of a transport."""
+
+    def receive(self) -> ToWorker:
+        """The next order; `Stop` where the coordinator is gone."""
+
+    def send(self, message: FromWorker) -> None:
+        """Say something to the coordinator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a range."""
+
+    loss: float  # Sum over its examples
+    updates: int = 0
+    transfer_s: float = 0.0
+
+
+class Worker(Protocol):
+    """Computes on ranges of examples."""
+
+    def train(self, part: Range, updates: int, learning_rate: float) -> Done:
+        """Update the shared model as many times, from equal pieces of the range."""
+
+    def evaluate(self, part: Range) -> Done:
+        """The loss of the shared model."""
+
+
+def pieces_of(part: Range, count: int) -> Iterator[tuple[int, int]]:
+    """Start and stop of equal pieces of a range, the longer ones first."""
+    size, longer = divmod(part.size, count)
+    start = part.start
+    for number in range(count):
+        stop = start + size + (number < longer)
+        yield start, stop
+        start = stop
+
+
+@torch.no_grad()
+def descend(parameters: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], learning_rate: float) -> None:
+    """Plain SGD in place; a sparse gradient touches its rows alone."""
+    dense = [pair for pair in zip(parameters, gradients, strict=True) if not pair[1].is_sparse]
+    if dense:
+        torch._foreach_add_([pair[0] for pair in dense], [pair[1] for pair in dense], alpha=-learning_rate)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        if gradient.is_sparse:
+            parameter.index_add_(0, gradient._indices()[0], gradient._values(), alpha=-learning_rate)  # noqa: SLF001
+
+
+@dataclass(slots=True)
+class Hogwild:
+    """Trains the shared model in place, beside other workers that do the same."""
+
+    model: nn.Module  # Its parameters are shared
+    examples: Examples
+    loss_sum: LossSum
+
+    def train(self, part: Range, updates: int, learning_rate: float) -> Done:
+        """One update a piece, straight into the shared parameters."""
+        parameters, total = list(self.model.parameters()), 0.0
+        for start, stop in pieces_of(part, updates):
+            inputs, targets = self.examples.batch(start, stop)
+            loss = self.loss_sum(self.model(inputs), targets)
+            gradients = torch.autograd.grad(loss / (stop - start), parameters)
+            descend([parameter.data for parameter in parameters], gradients, learning_rate)
+            total += loss.item()
+        return Done(total, updates)
+
+    @torch.no_grad()
+    def evaluate(self, part: Range) -> Done:
+        """The loss of the shared model as it is."""
+        inputs, targets = self.examples.batch(part.start, part.stop)
+        return Done(self.loss_sum(self.model(inputs), targets).item())
+
+
+class Replica:
+    """Trains a copy of the shared model on a device, and merges it back.
+
+    An emulated device of speed s computes on every s-th example, so a range takes about 1/s of a CPU's time.
+    """
+
+    def __init__(
+        self, shared: nn.Module, copy: nn.Module, examples: Examples, loss_sum: LossSum, *,
+        device: torch.device, merge: Merge, speed: float = 1.0,
+    ) -> None:  # fmt: skip
+        self._shared = [parameter.data for parameter in shared.parameters()]
+        self._model = copy.to(device)
+        self._parameters = list(self._model.parameters())
+        self._examples, self._loss_sum, self._merge = examples, loss_sum, merge
+        self._device, self._every = device, max(1, round(speed))
+        self._pulled = [torch.empty_like(parameter) for parameter in self._parameters]
+        is_gpu = device.type == "cuda"
+        self._stream = torch.cuda.Stream(device) if is_gpu else None  # type: ignore[no-untyped-call]
+        self._staging = [torch.empty_like(each).pin_memory() for each in self._shared] if is_gpu else None
+
+    def train(self, part: Range, updates: int, learning_rate: float) -> Done:
+        """Copy the model, make the updates there, and merge."""
+        with torch.cuda.stream(self._stream):
+            transfer_s, total = self._pull(), 0.0
+            for start, stop in pieces_of(part, updates):
+                (inputs, targets), moved_s = self._batch(start, stop)
+                transfer_s += moved_s
+                loss = self._loss_sum(self._model(inputs), targets)
+                used = len(targets)
+                gradients = torch.autograd.grad(loss / used, self._parameters)
+                descend([each.data for each in self._parameters], gradients, learning_rate)
+                total += loss.item() * (stop - start) / used
+            return Done(total, updates, transfer_s + self._push())
+
+    @torch.no_grad()
+    def evaluate(self, part: Range) -> Done:
+        """The loss of the shared model, computed on the device."""
+        with torch.cuda.stream(self._stream):
+            transfer_s = self._pull()
+            (inputs, targets), moved_s = self._batch(part.start, part.stop)
+            loss = self._loss_sum(self._model(inputs), targets).item()
+            return Done(loss * part.size / len(targets), 0, transfer_s + moved_s)
+
+    @torch.no_grad()
+    def _pull(self) -> float:
+        began = time.perf_counter()
+        for at, (shared, own) in enumerate(zip(self._shared, self._parameters, strict=True)):
+            if self._staging is not None:
+                own.copy_(self._staging[at].copy_(shared), non_blocking=True)
+            else:
+                own.copy_(shared)
+        torch._foreach_copy_(self._pulled, [own.data for own in self._parameters])
+        self._wait()
+        return time.perf_counter() - began
+
+    @torch.no_grad()
+    def _push(self) -> float:
+        began = time.perf_counter()
+        for at, (shared, own, pulled) in enumerate(zip(self._shared, self._parameters, self._pulled, strict=True)):
+            result = own.data if self._merge is Merge.OVERWRITE else pulled.neg_().add_(own.data)
+            if self._staging is not None:
+                result = self._staging[at].copy_(result)
+            if self._merge is Merge.OVERWRITE:
+                shared.copy_(result)
+            else:
+                shared.add_(result)
+        return time.perf_counter() - began
+
+    def _batch(self, start: int, stop: int) -> tuple[tuple[Inputs, torch.Tensor], float]:
+        inputs, targets = self._examples.batch(start, stop, self._every)
+        if self._stream is None:
+            return (inputs, targets), 0.0
+        began = time.perf_counter()
+        moved: Inputs = (
+            tuple(map(self._moved, inputs)) if isinstance(inputs, tuple) else self._moved(inputs)  # type: ignore[assignment]
+        )
+        labels = self._moved(targets)
+        self._wait()
+        return (moved, labels), time.perf_counter() - began
+
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.pin_memory().to(self._device, non_blocking=True)
+
+    def _wait(self) -> None:
+        if self._stream is not None:
+            self._stream.synchronize()
+
+
+def serve(name: str, worker: Worker, channel: Channel, clock: Callable[[], float] = time.perf_counter) -> None:
+    """Do what the coordinator asks until it says stop; what goes wrong is told."""
+    channel.send(ScheduleWork(worker=name))
+    free = clock()
+    while not isinstance(order := channel.receive(), Stop):
+        began = clock()
+        try:
+            done = _done(worker, order)
+        except Exception as error:  # noqa: BLE001 - of the model or the device; the others go on
+            channel.send(WorkerLost(worker=name, reason=_reason(error)))
+            return
+        ended = clock()
+        channel.send(
+            Report(
+                worker=name,
+                ticket=order.range.ticket,
+                loss=done.loss,
+                updates=done.updates,
+                busy_s=ended - began - done.transfer_s,
+                waiting_s=began - free,
+                transfer_s=done.transfer_s,
+            )
+        )
+        free = ended
+
+
+def _done(worker: Worker, order: ExecuteWork | Evaluate) -> Done:
+    if isinstance(order, Evaluate):
+        return worker.evaluate(order.range)
+    done = worker.train(order.range, order.updates, order.learning_rate)
+    return done if math.isfinite(done.loss) else Done(math.nan, done.updates, done.transfer_s)
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"[:500]

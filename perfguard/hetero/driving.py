@@ -1,0 +1,154 @@
+"""A run in real time: messages of a transport to the coordinator, its orders back, and what is to be told of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from perfguard.hetero.coordinator import BatchChanged, Coordinator, EpochEnded, Happening, Reaction
+from perfguard.hetero.messages import FromWorker, Report, ScheduleWork, ToWorker, WorkerLost
+from perfguard.records.training import Ending, GroupUse, Utilisation
+
+_TICK_S = 0.25  # How often the coordinator looks at the time
+_MOST_BINS = 240
+
+
+class Transport(Protocol):
+    """Carries messages between the coordinator and its workers."""
+
+    def receive(self, timeout_s: float) -> Sequence[FromWorker]:
+        """Messages that have come, at least one unless the time is over; lost workers are messages, too."""
+
+    def send(self, worker: str, order: ToWorker) -> None:
+        """Hand an order to a worker; one that is gone is no error here."""
+
+
+@dataclass(slots=True)
+class BusyTime:
+    """Busy seconds of each group in bins of time, which get longer as a run does."""
+
+    workers: Mapping[str, int]  # By group
+    bin_s: float = 0.25
+    _busy_s: dict[str, list[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._busy_s = {group: [] for group in self.workers}
+
+    def add(self, group: str, start_s: float, stop_s: float) -> None:
+        """One worker of the group computed from start to stop."""
+        while stop_s >= self.bin_s * _MOST_BINS:
+            self.bin_s *= 2
+            for name, bins in self._busy_s.items():
+                self._busy_s[name] = [sum(bins[at : at + 2]) for at in range(0, len(bins), 2)]
+        bins = self._busy_s[group]
+        first, last = max(0, int(start_s / self.bin_s)), int(stop_s / self.bin_s)
+        bins.extend([0.0] * (last + 1 - len(bins)))
+        for number in range(first, last + 1):
+            begin, end = number * self.bin_s, (number + 1) * self.bin_s
+            bins[number] += max(0.0, min(stop_s, end) - max(start_s, begin))
+
+    def utilisation(self, until_s: float) -> Utilisation:
+        """The busy part of each bin up to a time; the last one, if it is cut short, by what it has."""
+        count = math.ceil(until_s / self.bin_s)
+        groups = {}
+        for group, bins in self._busy_s.items():
+            lengths = [min(self.bin_s, until_s - number * self.bin_s) * self.workers[group] for number in range(count)]
+            whole = [*bins, *([0.0] * count)][:count]
+            groups[group] = tuple(min(1.0, busy / length) for busy, length in zip(whole, lengths, strict=True))
+        return Utilisation(bin_s=self.bin_s, groups=groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Who is told of a run while it goes on."""
+
+    happened: Callable[[Happening], None]
+    used: Callable[[float, Mapping[str, GroupUse]], None]  # Seconds since the beginning, and each group's work
+    wants_stop: Callable[[], bool] = lambda: False
+    every_s: float = 1.0  # Seconds between two calls of `used`
+
+
+@dataclass(slots=True)
+class Drive:
+    """One run from its first message to its end; `clock` gives seconds since it began."""
+
+    coordinator: Coordinator
+    transport: Transport
+    clock: Callable[[], float]
+    listener: Listener
+    busy: BusyTime = field(init=False)
+    schedule: list[tuple[float, str, int]] = field(default_factory=list)  # Changes of batches
+    _told_s: float = 0.0
+    _busy_before: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.busy = BusyTime(workers=dict(self.coordinator.workers_left))
+
+    def run(self, ready: Sequence[FromWorker]) -> Ending:
+        """Train to the end, beginning with what the workers said while they were started."""
+        coordinator, next_tick_s = self.coordinator, 0.0
+        for message in ready:
+            self._apply(coordinator.receive(message, self.clock()))
+        while coordinator.ending is None:
+            messages = self.transport.receive(max(0.0, next_tick_s - self.clock()))
+            now_s = self.clock()
+            for message in messages:
+                if isinstance(message, Report):
+                    computed_s = message.busy_s + message.transfer_s
+                    self.busy.add(coordinator.group_of(message.worker), now_s - computed_s, now_s)
+                self._apply(coordinator.receive(message, now_s))
+            if now_s >= next_tick_s:
+                next_tick_s = now_s + _TICK_S
+                stops = self.listener.wants_stop() and coordinator.ending is None
+                self._apply(coordinator.stop(now_s) if stops else coordinator.tick(now_s))
+                self._tell(now_s)
+        self._tell(self.clock(), is_last=True)
+        return coordinator.ending
+
+    def _apply(self, reaction: Reaction) -> None:
+        for happening in reaction.happenings:  # first, as a checkpoint must be taken before training goes on
+            if isinstance(happening, BatchChanged):
+                self.schedule.append((happening.at_s, happening.group, happening.batch))
+            if isinstance(happening, EpochEnded):
+                self._tell(happening.at_s, is_last=True)
+            self.listener.happened(happening)
+        for worker, order in reaction.orders:
+            self.transport.send(worker, order)
+
+    def _tell(self, now_s: float, *, is_last: bool = False) -> None:
+        passed_s = now_s - self._told_s
+        if passed_s <= 0 or (passed_s < self.listener.every_s and not is_last):
+            return
+        self._told_s = now_s
+        left, found = self.coordinator.workers_left, {}
+        for group, updates in self.coordinator.updates.items():
+            members = [
+                count for name, count in self.coordinator.counters.items() if self.coordinator.group_of(name) == group
+            ]
+            busy_s = sum(count.busy_s + count.transfer_s for count in members)
+            ratio = (busy_s - self._busy_before.get(group, 0.0)) / (passed_s * max(1, len(members)))
+            self._busy_before[group] = busy_s
+            found[group] = GroupUse(
+                updates=updates,
+                examples=sum(count.trained for count in members),
+                batch=self.coordinator.batches.get(group, 0),
+                busy_ratio=min(1.0, ratio),
+                worker_count=left.get(group, 0),
+            )
+        self.listener.used(now_s, found)
+
+
+def wait_until_ready(
+    transport: Transport, workers: Sequence[str], *, timeout_s: float, clock: Callable[[], float]
+) -> list[FromWorker]:
+    """What the workers say until each is ready or lost; those that stay silent for too long are lost."""
+    heard: dict[str, FromWorker] = {}
+    deadline_s = clock() + timeout_s
+    while len(heard) < len(workers) and (left_s := deadline_s - clock()) > 0:
+        for message in transport.receive(left_s):
+            if isinstance(message, (ScheduleWork, WorkerLost)):
+                heard[message.worker] = message
+    silent = f"was not ready after {timeout_s:g} s"
+    return [heard.get(name, WorkerLost(worker=name, reason=silent)) for name in workers]

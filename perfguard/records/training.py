@@ -1,0 +1,274 @@
+"""Heterogeneous training: what a run is asked for, and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from perfguard.errors import ConfigError
+from perfguard.records.facts import Fact
+
+
+class Kind(str, Enum):
+    """How the workers of a group train the shared model."""
+
+    HOGWILD = "hogwild"  # Each updates the shared model itself, without locks
+    REPLICA = "replica"  # Each trains a copy on a large batch and merges it into the shared model
+
+
+class Device(str, Enum):
+    """What the workers of a replica group compute on."""
+
+    AUTO = "auto"  # A GPU where there is one, else CPUs
+    CPU = "cpu"
+    CUDA = "cuda"
+    EMULATED = "emulated"  # A CPU that stands for a faster device: it looks at one in `speed` examples
+
+
+class Merge(str, Enum):
+    """How a replica gets into the shared model."""
+
+    DELTA = "delta"  # What the replica has changed is added
+    OVERWRITE = "overwrite"  # The replica replaces the model, and updates made meanwhile are lost (the authors' code)
+
+
+class Activation(str, Enum):
+    """What follows a hidden layer."""
+
+    RELU = "relu"
+    SIGMOID = "sigmoid"
+
+
+class Tail(str, Enum):
+    """What the last range of an epoch is, where fewer examples are left than a batch."""
+
+    SHORT = "short"  # What is left
+    OVERLAP = "overlap"  # As long as the others, so some examples are handed out twice; as in the authors' code
+
+
+class Ending(str, Enum):
+    """Why a run has ended."""
+
+    TARGET = "target"  # The loss reached the target
+    EPOCHS = "epochs"  # All epochs were made
+    TIME = "time"  # The time was used up
+    DIVERGED = "diverged"  # The loss is not a number
+    NO_WORKERS = "no workers"  # All workers were lost
+    ASKED = "asked"  # The user ended it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    """What is trained on."""
+
+    source: str  # Name of a generated shape, `sklearn:NAME`, or a file in LIBSVM's or the extreme-classification format
+    examples: int | None = None  # Use as many; None: all of a file, the reduced size of a shape
+    features: int | None = None  # Of a file; None: as many as it names
+    classes: int | None = None  # Likewise
+    seed: int = 0  # Of generated data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """The network: a multilayer perceptron, or a module of the user's."""
+
+    layers: int = 2  # Hidden ones
+    width: int = 512  # Units of each
+    activation: Activation = Activation.RELU
+    factory: str | None = None  # `module:function`, called with features and classes, returns an nn.Module
+
+    def __post_init__(self) -> None:
+        if self.layers < 0 or self.width < 1:
+            raise ConfigError(f"model: layers {self.layers} must be 0 or more, and width {self.width} 1 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Workers that are alike."""
+
+    kind: Kind
+    batch: int  # Examples of a request, at first
+    minimum: int | None = None  # Least that a policy may choose; None: the batch
+    maximum: int | None = None  # Most, likewise
+    updates: int = 1  # Updates that a request is split into
+    workers: int | None = None  # Processes; None: one for each CPU that no other group uses
+    threads: int = 1  # Of each worker
+    device: Device = Device.CPU
+    speed: float = 1.0  # Of an emulated device, as a multiple of one CPU
+    merge: Merge = Merge.DELTA
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "updates", "threads"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} = {getattr(self, name)}: give 1 or more")
+        if self.workers is not None and self.workers < 1:
+            raise ConfigError(f"workers = {self.workers}: give 1 or more, or leave it out")
+        if not self.speed >= 1:
+            raise ConfigError(
+                f"speed = {self.speed:g}: an emulated device is at least as fast as one CPU; give 1 or more"
+            )
+        if self.kind is Kind.HOGWILD and self.device not in (Device.CPU, Device.AUTO):
+            raise ConfigError(
+                f"a hogwild group trains in shared memory, not on {self.device.value}; use kind = 'replica'"
+            )
+        if self.speed != 1 and self.device is not Device.EMULATED:
+            raise ConfigError("speed is of an emulated device; set device = 'emulated' as well")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingConfig:
+    """Everything that a run of heterogeneous training is asked for."""
+
+    data: DataConfig
+    groups: Mapping[str, GroupConfig]  # By name
+    learning_rate: float
+    model: ModelConfig = ModelConfig()
+    algorithm: str = "adaptive"
+    reference_batch: int | None = None  # The learning rate grows with the batch over this one; None: it does not
+    epochs: int = 20
+    time_s: float | None = None  # Longest time of training
+    target_loss: float | None = None  # Mean loss of an example at which training ends
+    loss_batch: int = 4096  # Examples of a request whose loss is computed
+    tail: Tail = Tail.SHORT
+    patience_s: float = 30.0  # A worker that takes longer for a request, and ten times what it should, is late
+    alpha: float = 2.0  # Adaptive: factor of one change of a batch
+    beta: float = 1.0  # Adaptive: weight of an update of hogwild workers
+    step: int = 32  # Additive: change of a batch, examples
+    period: int = 100  # Additive: updates of all groups between changes
+    seed: int = 0  # Of the model's initial weights
+
+    def __post_init__(self) -> None:
+        if not self.groups:
+            raise ConfigError("no group of workers is given; add [groups.NAME]")
+        if not 0 < self.learning_rate < float("inf"):
+            raise ConfigError(f"learning_rate = {self.learning_rate:g}: give a number above 0")
+        for name in ("epochs", "loss_batch"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} = {getattr(self, name)}: give 1 or more")
+        if self.time_s is not None and not self.time_s > 0:
+            raise ConfigError(f"time_s = {self.time_s:g}: give a number of seconds above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlace:
+    """One worker, and where it runs."""
+
+    name: str
+    group: str
+    cpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingJob:
+    """What the process that trains gets from its parent."""
+
+    config: TrainingConfig
+    workers: tuple[WorkerPlace, ...]
+    data_folder: str  # Where data is kept in the form that workers map
+    checkpoint: str  # File that takes the state of the run
+    resumes: bool = False  # Whether the run goes on from that file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlanned:
+    """Training is about to be started: what was asked for, and where its workers run."""
+
+    config: TrainingConfig
+    workers: tuple[WorkerPlace, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupUse:
+    """What a group of workers has done since the run began."""
+
+    updates: int
+    examples: int
+    batch: int  # Of the last request
+    busy_ratio: float  # Part of its workers' time that was computing, since the last of these
+    worker_count: int  # Workers that are left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingUse:
+    """What the groups have done so far; about once a second."""
+
+    at_s: float  # Since training began
+    groups: Mapping[str, GroupUse]
+
+
+@dataclass(slots=True)
+class Counters:
+    """What one worker has done since the run began; only answers that count. The coordinator counts in place."""
+
+    updates: int = 0
+    trained: int = 0  # Examples
+    evaluated: int = 0  # Examples
+    busy_s: float = 0.0
+    waiting_s: float = 0.0
+    transfer_s: float = 0.0
+    ranges_returned: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingEpoch:
+    """All examples were trained on once, and the loss of the model was computed."""
+
+    epoch: int  # 0 is the loss before any update
+    at_s: float  # Since training began
+    trained_s: float  # Seconds of training alone up to here, without losses
+    loss_s: float  # Seconds of computing this loss
+    loss: float  # Mean over all examples
+    updates: Mapping[str, int]  # By group, since training began
+    batches: Mapping[str, int]  # By group: examples of its last request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Utilisation:
+    """The busy part of each group's time, in bins of equal length."""
+
+    bin_s: float
+    groups: Mapping[str, tuple[float, ...]]  # By group: ratios, 0 to 1, in order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedOn:
+    """What a run trained, and with what."""
+
+    examples: int
+    features: int
+    classes: int
+    parameters: int  # Numbers in the model
+    is_sparse: bool
+    is_multilabel: bool
+    devices: Mapping[str, str]  # By group: what it really ran on
+    torch: str  # Version
+    resumed_epoch: int | None = None  # Epoch that an earlier run had reached
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOutcome:
+    """How training ended."""
+
+    ending: Ending
+    at_s: float
+    counters: Mapping[str, Counters]  # By worker
+    utilisation: Utilisation
+    schedule: tuple[tuple[float, str, int], ...] = ()  # Seconds, group and new batch, at each change
+    detail: str = ""  # What is known of a bad end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A run of heterogeneous training; `training.json` of its folder."""
+
+    run_id: str
+    machine_id: str
+    machine: str  # One line
+    planned: TrainingPlanned
+    trained: TrainedOn | None = None  # None where nothing could be started
+    epochs: tuple[TrainingEpoch, ...] = ()
+    outcome: TrainingOutcome | None = None  # None where it was cut off
+    notes: tuple[Fact, ...] = ()
+    reasons: tuple[Fact, ...] = ()  # Why it ended as it did
+    exit_code: int = 0

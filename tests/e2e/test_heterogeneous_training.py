@@ -1,0 +1,134 @@
+"""`perfguard hetero train`: from the command to the result, its exit codes, and going on from a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+pytestmark = pytest.mark.torch
+
+SETTINGS = """
+learning_rate = 0.1
+epochs = 2
+algorithm = "cpu"
+[data]
+source = "rows.libsvm"
+[model]
+width = 8
+[groups.cpu]
+kind = "hogwild"
+batch = 8
+workers = 1
+[groups.large]
+kind = "replica"
+batch = 32
+"""
+
+
+@pytest.fixture
+def training(empty_project):
+    rows = "".join(f"{n % 2} 1:{n % 2} 2:{(n * 7) % 5}\n" for n in range(200))
+    empty_project.write("rows.libsvm", rows)
+    empty_project.write("train.toml", SETTINGS)
+    return empty_project
+
+
+def trained(project, *arguments, code=0):
+    done = project.run("hetero", "train", *arguments, "-q", "--format", "json")
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_file_is_trained_on_and_the_run_is_shown_again_and_gone_on_from(training):
+    found = trained(training, "train.toml", "--algorithm", "hogbatch")
+    assert [epoch["epoch"] for epoch in found["epochs"]] == [0, 1, 2]
+    assert (found["trained"]["examples"], found["trained"]["features"]) == (200, 2)
+    assert sum(each["trained"] for each in found["outcome"]["counters"].values()) == 400
+    assert found["epochs"][2]["loss"] < found["epochs"][0]["loss"]
+    shown = training.run("show", "--format", "json")
+    assert (shown.returncode, json.loads(shown.stdout)["epochs"]) == (0, found["epochs"])
+    again = trained(training, "--resume", "--epochs", "3")
+    assert again["trained"]["resumed_epoch"] == 2
+    assert [epoch["epoch"] for epoch in again["epochs"]] == [3]
+
+
+def test_the_target_decides_about_the_exit_code(training):
+    assert trained(training, "train.toml", "--target-loss", "0.9")["outcome"]["ending"] == "target"
+    missed = trained(training, "train.toml", "--target-loss", "1e-9", code=1)
+    assert [reason["code"] for reason in missed["reasons"]] == ["training.target_missed"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "give one of CONFIG, --preset or --resume"),
+        (("--preset", "covtpe"), 2, "did you mean 'covtype'"),
+        (("train.toml", "--algorithm", "adaptiv"), 2, "did you mean 'adaptive'"),
+        (("train.toml", "--device", "gpu"), 2, "write auto, cpu, cuda, or emulated:30"),
+        (("train.toml", "--epochs", "0"), 2, "epochs = 0: give 1 or more"),
+        (("train.toml", "--examples", "4"), 2, "the smallest batch of cpu, 8, is larger than the data (4 examples)"),
+        (("--resume",), 3, "has a checkpoint; start one"),
+        (("absent.toml",), 2, "absent.toml cannot be read"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_in_a_sentence(training, arguments, code, message):
+    done = training.run("hetero", "train", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_corrupt_line_is_named_by_its_number(training):
+    training.write("rows.libsvm", "1 1:1\n0 1:1\n0 1=1\n")
+    done = training.run("hetero", "train", "train.toml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "rows.libsvm:3: not a line of this format: '0 1=1'" in done.stderr
+
+
+def test_an_interrupted_run_keeps_its_epochs_and_leaves_no_process(training):
+    process = training.start("hetero", "train", "train.toml", "--epochs", "1000000")
+    events = _events_after(training, '"training_epoch"')
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert '"outcome":"asked"' in events.read_text(encoding="utf-8")
+    assert (events.parent / "checkpoint.pt").exists()
+    assert not _training_processes()
+
+
+def test_a_killed_run_takes_its_processes_along(training):
+    process = training.start("hetero", "train", "train.toml", "--epochs", "1000000")
+    _events_after(training, '"training_epoch"')
+    process.kill()
+    process.communicate(timeout=60)
+    until = time.monotonic() + 30
+    while _training_processes() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not _training_processes()
+    shown = training.run("show")
+    assert shown.returncode == 3
+    assert "the run was cut off" in shown.stdout
+
+
+def _events_after(project, text):
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        for events in project.path.glob(".perfguard/runs/*/events.jsonl"):
+            if text in events.read_text(encoding="utf-8"):
+                return events
+        time.sleep(0.1)
+    raise AssertionError(f"no event {text} in time")
+
+
+def _training_processes():
+    found = subprocess.run(
+        ["pgrep", "-f", "perfguard.hetero.child.main"], capture_output=True, text=True, check=False
+    ).stdout.split()
+    return [pid for pid in found if int(pid) != os.getpid()]
