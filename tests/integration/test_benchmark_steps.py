@@ -16,6 +16,7 @@ from perfguard.benchmarks.catalog import BENCHMARKS  # noqa: E402 - torch must b
 from perfguard.errors import MeasurementError, UsageError  # noqa: E402
 from perfguard.records.spec import Phase  # noqa: E402
 from perfguard.worker.cases import checks_of  # noqa: E402
+from tests.cpu_features import DTYPES_OF_STEPS  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,7 @@ def test_every_benchmark_is_tested_here() -> None:
     assert {*SMALL_STEPS, *SMALL_KERNELS, "kernel.optimizer"} == set(TARGETS)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES_OF_STEPS)
 @pytest.mark.parametrize("name", SMALL_STEPS)
 def test_loss_of_a_step_goes_down_and_is_fixed_by_the_seed(name: str, dtype: str) -> None:
     parameters = {**SMALL_STEPS[name], "dtype": dtype, "mode": "eager"}
@@ -148,7 +149,7 @@ def checks_of_first_call(name: str, **parameters: object) -> dict[str, float]:
     return checks_of(timed, timed(), {"id": name, "phase": phase})
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES_OF_STEPS)
 @pytest.mark.parametrize("name", SMALL_STEPS)
 def test_a_step_is_recognised_by_its_loss_and_its_gradients(name: str, dtype: str) -> None:
     parameters = {**SMALL_STEPS[name], "dtype": dtype, "mode": "eager"}
@@ -158,7 +159,7 @@ def test_a_step_is_recognised_by_its_loss_and_its_gradients(name: str, dtype: st
     assert checks_of_first_call(name, **parameters) == checks
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES_OF_STEPS)
 @pytest.mark.parametrize("name", SMALL_KERNELS)
 def test_a_kernel_is_recognised_by_its_result_and_its_gradients(name: str, dtype: str) -> None:
     backward = checks_of_first_call(name, **SMALL_KERNELS[name], dtype=dtype, phase=Phase.FORWARD_BACKWARD.value)
