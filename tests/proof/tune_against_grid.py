@@ -5,6 +5,9 @@ same toggles against the reference: in rounds, each of all cells in an order of 
 meets all cells alike; each cell of a round is a paired run in fresh processes. At last tune's recipe is compared with
 the grid's best cell in paired blocks. Cells that compute something else, or fail, cannot be the best.
 
+A grid of hundreds of cells takes days. `--sample 40` measures as many of them, drawn at random, and every cell that
+differs from tune's recipe in one toggle; the whole grid's time is then that of the measured cells, scaled to all.
+
 Ends with 1 where a recipe is not shown to be within 10 % of the best cell, or tune took more than a fifth of the
 grid's time. Prints a Markdown table; `-o FILE` writes it as well. It can be ended at any time and started again: every
 finished run counts. Takes hours to days by the number of combinations; nothing else should run.
@@ -52,6 +55,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", default=CASES)
     parser.add_argument("--toggles", default="", help="only these, in both tune and grid")
     parser.add_argument("--budget", type=float, default=1800.0, help="seconds of tune for each case")
+    parser.add_argument("--sample", type=int, metavar="N", help="measure N random cells and the recipe's neighbours")
     parser.add_argument("--rounds", type=int, default=2, help="of the grid")
     parser.add_argument("--blocks", type=int, default=5, help="of a cell in a round")
     parser.add_argument("--cell-s", type=float, default=600.0, help="most seconds of a cell in a round")
@@ -85,9 +89,11 @@ def _prove(loaded: LoadedConfig, case_id: str, given: argparse.Namespace) -> tup
     names = [name for name in given.toggles.split(",") if name]
     target = _target(loaded, case_id, names, given.budget)
     found = _tuned(target)
-    cells = list(combinations(target.toggles))
+    grid = list(combinations(target.toggles))
+    cells = grid if given.sample is None else sampled(grid, target.toggles, found.recipe, given.sample)
     rounds = [_round(_with_blocks(target, given.blocks), cells, number, given.cell_s) for number in range(given.rounds)]
-    grid_s = sum(outcome.duration_s for outcomes in rounds for outcome in outcomes.values())
+    measured_s = sum(outcome.duration_s for outcomes in rounds for outcome in outcomes.values())
+    grid_s = measured_s * len(grid) / len(cells)
     best = best_cell(rounds)
     share = found.measured_s / grid_s
     times = (format_duration(found.measured_s), format_duration(grid_s), f"{share:.0%}")
@@ -99,7 +105,8 @@ def _prove(loaded: LoadedConfig, case_id: str, given: argparse.Namespace) -> tup
         upper = final.upper if final.upper is not None else math.inf
         interval = f"{format_effect(final.lower)} to {format_effect(final.upper)}"
         effect = format_effect(final.log_ratio)
-    row = (f"`{case_id}`", str(len(cells)), setting_text(best), setting_text(found.recipe), effect, interval, *times)
+    count = str(len(grid)) if len(cells) == len(grid) else f"{len(cells)} of {len(grid)}"
+    row = (f"`{case_id}`", count, setting_text(best), setting_text(found.recipe), effect, interval, *times)
     return row, upper <= math.log1p(MOST_SLOWER) and share <= MOST_TIME
 
 
@@ -133,6 +140,16 @@ def combinations(toggles: Sequence[Toggle]) -> Iterator[Setting]:
         cell = tuple((toggle.name, value) for toggle, value in zip(toggles, values, strict=True) if value is not None)
         if cell:
             yield tuple(sorted(cell))
+
+
+def sampled(grid: Sequence[Setting], toggles: Sequence[Toggle], recipe: Setting, number: int) -> list[Setting]:
+    """Cells drawn at random, the recipe, and all that differ from it in one toggle."""
+    near = {recipe}
+    for toggle in toggles:
+        rest = tuple(pair for pair in recipe if pair[0] != toggle.name)
+        near |= {rest, *(tuple(sorted((*rest, (toggle.name, value)))) for value in toggle.values)}
+    drawn = set(random.Random(0).sample(list(grid), min(number, len(grid))))
+    return [cell for cell in grid if cell in drawn | near]
 
 
 def best_cell(rounds: Sequence[dict[Setting, TrialOutcome]]) -> Setting:
