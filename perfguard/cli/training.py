@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,10 +12,11 @@ from perfguard.cli.diagnostics import reader_may_leave
 from perfguard.cli.output import print_parts
 from perfguard.codec import to_json
 from perfguard.errors import UsageError
+from perfguard.hetero.simulated import Balance
 from perfguard.host.identity import machine_line
 from perfguard.records.events import RunStarted
 from perfguard.records.training import Training
-from perfguard.report.terminal.training import render_training
+from perfguard.report.terminal.training import render_balances, render_training
 from perfguard.runner.run_folder import read_events
 from perfguard.runner.training import MODE, recorded_training
 from perfguard.watch.sources.event_sources import host_of
@@ -37,6 +39,14 @@ def show_training(folder: Path, output_format: str) -> NoReturn:
     if found is None:
         raise click.exceptions.Exit(0)
     print_training(found, output_format)
+
+
+def print_balances(found: Mapping[str, Balance], output_format: str) -> None:
+    """Print balances by name, such as `simulated` and `live`."""
+    if output_format == "json":
+        click.echo(to_json(found, indent=1))
+    else:
+        print_parts(lambda _: render_balances(found))
 
 
 def print_training(found: Training, output_format: str) -> NoReturn:

@@ -39,8 +39,11 @@ def _additive(config: TrainingConfig, limits: Mapping[str, BatchLimits]) -> Poli
     return AdditiveBatches(limits=limits, step=config.step, period=config.period)
 
 
-_ALL = frozenset(Kind)
+_ALL = frozenset({Kind.HOGWILD, Kind.REPLICA})
 ALGORITHMS: Mapping[str, Algorithm] = {
+    "pytorch": Algorithm(
+        doc="torch.optim.SGD in one process, for comparison", kinds=frozenset({Kind.STREAM}), make_policy=_fixed
+    ),
     "cpu": Algorithm(doc="hogwild workers alone", kinds=frozenset({Kind.HOGWILD}), make_policy=_fixed),
     "large": Algorithm(doc="replicas with large batches alone", kinds=frozenset({Kind.REPLICA}), make_policy=_fixed),
     "hogbatch": Algorithm(doc="both, with fixed batches (CPU+GPU Hogbatch)", kinds=_ALL, make_policy=_fixed),

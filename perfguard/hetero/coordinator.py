@@ -231,6 +231,11 @@ class Coordinator:
             counters={name: replace(known) for name, known in self.counters.items()},
         )
 
+    def order_of(self, worker: str) -> tuple[Range, float] | None:
+        """The range that a worker has, and since when."""
+        held = self._outstanding.get(worker)
+        return None if held is None else (held.range, held.since_s)
+
     def group_of(self, worker: str) -> str:
         """The group of a worker."""
         return self._groups[worker]
@@ -301,6 +306,8 @@ class Coordinator:
         counters.busy_s += report.busy_s
         counters.waiting_s += report.waiting_s
         counters.transfer_s += report.transfer_s
+        if part.task is Task.TRAIN:
+            counters.training_s += report.busy_s + report.transfer_s
         self._updates[group] += report.updates
         if not math.isfinite(report.loss):
             self._end(Ending.DIVERGED, now_s, out)
@@ -385,7 +392,10 @@ class Coordinator:
     def _order(self, worker: str, part: Range) -> ToWorker:
         if part.task is Task.LOSS:
             return Evaluate(range=part)
-        updates = min(part.size, self.plan.pieces.get(self._groups[worker], 1))
+        group = self._groups[worker]
+        # As many examples an update as in a whole batch, also where a range is shorter than one.
+        wanted = -(-part.size * self.plan.pieces.get(group, 1) // self._batches[group])
+        updates = min(part.size, max(1, wanted))
         return ExecuteWork(range=part, updates=updates, learning_rate=self.plan.rate_of(part.size / updates))
 
     # Phases

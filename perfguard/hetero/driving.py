@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from perfguard.hetero.coordinator import BatchChanged, Coordinator, EpochEnded, Happening, Reaction
-from perfguard.hetero.messages import FromWorker, Report, ScheduleWork, ToWorker, WorkerLost
-from perfguard.records.training import Ending, GroupUse, Utilisation
+from perfguard.hetero.messages import FromWorker, Range, Report, ScheduleWork, Task, ToWorker, WorkerLost
+from perfguard.records.training import Ending, GroupUse, Pace, Utilisation
 
 _TICK_S = 0.25  # How often the coordinator looks at the time
 _MOST_BINS = 240
@@ -60,6 +60,60 @@ class BusyTime:
         return Utilisation(bin_s=self.bin_s, groups=groups)
 
 
+@dataclass(slots=True)
+class Paces:
+    """How long each group's ranges take, by sums over them: least squares needs no more."""
+
+    _sums: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def add(self, group: str, part: Range, report: Report, took_s: float) -> None:
+        """A range was answered so many seconds after its order."""
+        sums = self._sums.setdefault(group, dict.fromkeys(_SUMS, 0.0))
+        sums["ranges"] += 1
+        sums["latency"] += max(0.0, took_s - report.busy_s - report.transfer_s)
+        if part.task is Task.LOSS:
+            sums["evaluated"] += part.size
+            sums["evaluating"] += report.busy_s
+            return
+        updates, size, busy_s = report.updates, part.size, report.busy_s
+        sums["trained"] += 1
+        sums["transfer"] += report.transfer_s
+        # Relative errors count, so that long ranges do not drown short ones.
+        weight = 1.0 / busy_s**2 if busy_s > 0 else 0.0
+        sums["uu"] += weight * updates * updates
+        sums["us"] += weight * updates * size
+        sums["ss"] += weight * size * size
+        sums["ut"] += weight * updates * busy_s
+        sums["st"] += weight * size * busy_s
+
+    def paces(self) -> dict[str, Pace]:
+        """The pace of each group that trained."""
+        return {group: _pace(sums) for group, sums in self._sums.items() if sums["trained"]}
+
+
+_SUMS = ("ranges", "latency", "evaluated", "evaluating", "trained", "transfer", "uu", "us", "ss", "ut", "st")
+
+
+def _pace(sums: Mapping[str, float]) -> Pace:
+    """T = a · updates + b · examples with a, b >= 0; where all batches are alike, a is 0."""
+    determinant = sums["uu"] * sums["ss"] - sums["us"] ** 2
+    update_s, example_s = 0.0, sums["st"] / sums["ss"] if sums["ss"] else 0.0
+    if determinant > 1e-6 * sums["uu"] * sums["ss"]:
+        a = (sums["ut"] * sums["ss"] - sums["st"] * sums["us"]) / determinant
+        b = (sums["st"] * sums["uu"] - sums["ut"] * sums["us"]) / determinant
+        if a >= 0 and b >= 0:
+            update_s, example_s = a, b
+        elif b < 0:
+            update_s, example_s = sums["ut"] / sums["uu"], 0.0
+    return Pace(
+        update_s=update_s,
+        example_s=example_s,
+        loss_example_s=sums["evaluating"] / sums["evaluated"] if sums["evaluated"] else example_s / 3,
+        transfer_s=sums["transfer"] / sums["trained"],
+        latency_s=sums["latency"] / sums["ranges"],
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """Who is told of a run while it goes on."""
@@ -79,6 +133,7 @@ class Drive:
     clock: Callable[[], float]
     listener: Listener
     busy: BusyTime = field(init=False)
+    paces: Paces = field(default_factory=Paces)
     schedule: list[tuple[float, str, int]] = field(default_factory=list)  # Changes of batches
     _told_s: float = 0.0
     _busy_before: dict[str, float] = field(default_factory=dict)
@@ -96,8 +151,7 @@ class Drive:
             now_s = self.clock()
             for message in messages:
                 if isinstance(message, Report):
-                    computed_s = message.busy_s + message.transfer_s
-                    self.busy.add(coordinator.group_of(message.worker), now_s - computed_s, now_s)
+                    self._measure(message, now_s)
                 self._apply(coordinator.receive(message, now_s))
             if now_s >= next_tick_s:
                 next_tick_s = now_s + _TICK_S
@@ -106,6 +160,13 @@ class Drive:
                 self._tell(now_s)
         self._tell(self.clock(), is_last=True)
         return coordinator.ending
+
+    def _measure(self, report: Report, now_s: float) -> None:
+        group = self.coordinator.group_of(report.worker)
+        self.busy.add(group, now_s - report.busy_s - report.transfer_s, now_s)
+        held = self.coordinator.order_of(report.worker)
+        if held is not None and held[0].ticket == report.ticket:
+            self.paces.add(group, held[0], report, now_s - held[1])
 
     def _apply(self, reaction: Reaction) -> None:
         for happening in reaction.happenings:  # first, as a checkpoint must be taken before training goes on

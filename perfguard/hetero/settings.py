@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,8 @@ import msgspec
 
 from perfguard.config import require_known
 from perfguard.errors import ConfigError, UsageError
-from perfguard.hetero.algorithms import kinds_of
+from perfguard.hetero.algorithms import kinds_of, limits_of
+from perfguard.hetero.coordinator import Goal, Member, Patience, Plan
 from perfguard.records.training import DataConfig, Device, GroupConfig, Kind, ModelConfig, TrainingConfig, WorkerPlace
 
 if sys.version_info >= (3, 11):
@@ -120,19 +122,66 @@ def places(config: TrainingConfig, cpus: Sequence[int]) -> tuple[WorkerPlace, ..
     if not used:
         wanted = " or ".join(sorted(kind.value for kind in kinds_of(config.algorithm)))
         raise UsageError(f"algorithm {config.algorithm!r} needs a group of kind {wanted}; there is none")
-    counts = {name: group.workers or (1 if group.kind is Kind.REPLICA else 0) for name, group in used.items()}
-    left = len(cpus) - sum(counts[name] * group.threads for name, group in used.items())
+    counts = {name: group.workers or (0 if group.kind is Kind.HOGWILD else 1) for name, group in used.items()}
+    left = len(cpus) - sum(counts[name] * group.threads for name, group in used.items() if not group.is_remote)
     for name, count in counts.items():
         if not count:
             counts[name] = max(1, left // used[name].threads // sum(not other for other in counts.values()))
             left -= counts[name] * used[name].threads
     found, first = [], 0
     for name, group in used.items():
+        if group.is_remote:
+            found += [WorkerPlace(name=f"{name}-{number}", group=name, cpus=()) for number in range(counts[name])]
+            continue
         for number in range(counts[name]):
             own = {cpus[(first + offset) % len(cpus)] for offset in range(group.threads)}
             found.append(WorkerPlace(name=f"{name}-{number}", group=name, cpus=tuple(sorted(own))))
             first += group.threads
     return tuple(found)
+
+
+def plan_of(
+    config: TrainingConfig, workers: Sequence[WorkerPlace], examples: int, devices: Mapping[str, Device]
+) -> Plan:
+    """What a coordinator is to do.
+
+    As in the authors' code, a GPU computes the losses alone; without one all workers do.
+
+    Raises:
+        UsageError: Batches, data and workers do not fit.
+    """
+    groups = {name: config.groups[name] for name in dict.fromkeys(place.group for place in workers)}
+    has_gpu = Device.CUDA in devices.values()
+    return Plan(
+        examples=examples,
+        members=[
+            Member(name=place.name, group=place.group, makes_losses=not has_gpu or devices[place.group] is Device.CUDA)
+            for place in workers
+        ],
+        limits={name: limits_of(group) for name, group in groups.items()},
+        loss_batch=config.loss_batch,
+        goal=Goal(
+            epochs=config.epochs,
+            target_loss=config.target_loss,
+            time_s=math.inf if config.time_s is None else config.time_s,
+        ),
+        learning_rate=config.learning_rate,
+        reference_batch=config.reference_batch,
+        pieces={name: group.updates for name, group in groups.items()},
+        tail=config.tail,
+        patience=Patience(floor_s=config.patience_s),
+    )
+
+
+def paper_batches(config: TrainingConfig) -> TrainingConfig:
+    """The settings with the batches of the authors' code: one example an update on the CPU, up to 8,192 on the GPU."""
+    groups = {}
+    for name, group in config.groups.items():
+        if group.kind is Kind.HOGWILD:
+            groups[name] = replace(group, batch=1, minimum=1, maximum=64, updates=1)
+        else:
+            groups[name] = replace(group, batch=8192, minimum=512, maximum=8192, updates=1)
+    return replace(config, groups=groups, model=replace(config.model, layers=6), epochs=min(config.epochs, 3))
 
 
 def with_device(config: TrainingConfig, text: str) -> TrainingConfig:

@@ -13,24 +13,40 @@ from dataclasses import dataclass
 
 from perfguard.hetero.coordinator import Coordinator, Happening, Reaction
 from perfguard.hetero.messages import Evaluate, ExecuteWork, Report, ScheduleWork, Stop
+from perfguard.records.training import Pace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
     """How long a worker takes."""
 
-    example_s: float  # Seconds of an example in training, in a large batch
-    overhead_s: float = 0.0  # Seconds of a range, whatever its size: copies of the model, messages
+    example_s: float  # Seconds of training on an example
     update_s: float = 0.0  # Seconds of an update, whatever its size: launches, reading and writing the model
-    transfer_s: float = 0.0  # The part of the overhead that copies take
+    transfer_s: float = 0.0  # Seconds of copies for a range
+    latency_s: float = 0.0  # Seconds of messages for a range, in which the worker waits
     loss_example_s: float | None = None  # Seconds of an example's loss; a third of training by default
 
-    def seconds(self, order: ExecuteWork | Evaluate) -> float:
-        """What an order takes."""
+    @classmethod
+    def of(cls, pace: Pace) -> Speed:
+        """The speed that a run measured."""
+        return cls(
+            example_s=pace.example_s,
+            update_s=pace.update_s,
+            transfer_s=pace.transfer_s,
+            latency_s=pace.latency_s,
+            loss_example_s=pace.loss_example_s,
+        )
+
+    def busy_s(self, order: ExecuteWork | Evaluate) -> float:
+        """Seconds of computing that an order takes."""
         if isinstance(order, ExecuteWork):
-            return self.overhead_s + order.updates * self.update_s + order.range.size * self.example_s
+            return order.updates * self.update_s + order.range.size * self.example_s
         loss_s = self.example_s / 3 if self.loss_example_s is None else self.loss_example_s
-        return self.overhead_s + order.range.size * loss_s
+        return order.range.size * loss_s
+
+    def seconds(self, order: ExecuteWork | Evaluate) -> float:
+        """Seconds from an order to its report."""
+        return self.busy_s(order) + self.transfer_s + self.latency_s
 
 
 def simulate(
@@ -68,8 +84,8 @@ def simulate(
             ticket=part.ticket,
             loss=part.size * loss(coordinator.epoch, sum(coordinator.updates.values())),
             updates=order.updates if isinstance(order, ExecuteWork) else 0,
-            busy_s=now_s - began - speed.transfer_s,
-            waiting_s=began - free_s[worker],
+            busy_s=speed.busy_s(order),
+            waiting_s=began - free_s[worker] + speed.latency_s,
             transfer_s=speed.transfer_s,
         )
         free_s[worker] = now_s

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from perfguard.errors import ConfigError
@@ -15,6 +15,7 @@ class Kind(str, Enum):
 
     HOGWILD = "hogwild"  # Each updates the shared model itself, without locks
     REPLICA = "replica"  # Each trains a copy on a large batch and merges it into the shared model
+    STREAM = "stream"  # One process trains by torch.optim.SGD, as a program without perfguard does: the baseline
 
 
 class Device(str, Enum):
@@ -97,6 +98,7 @@ class GroupConfig:
     device: Device = Device.CPU
     speed: float = 1.0  # Of an emulated device, as a multiple of one CPU
     merge: Merge = Merge.DELTA
+    is_remote: bool = False  # Whether its workers are on other hosts, where `perfguard hetero work` starts each
 
     def __post_init__(self) -> None:
         for name in ("batch", "updates", "threads"):
@@ -108,9 +110,15 @@ class GroupConfig:
             raise ConfigError(
                 f"speed = {self.speed:g}: an emulated device is at least as fast as one CPU; give 1 or more"
             )
-        if self.kind is Kind.HOGWILD and self.device not in (Device.CPU, Device.AUTO):
+        if self.kind is not Kind.REPLICA and self.device not in (Device.CPU, Device.AUTO):
             raise ConfigError(
-                f"a hogwild group trains in shared memory, not on {self.device.value}; use kind = 'replica'"
+                f"a {self.kind.value} group trains in shared memory, not on {self.device.value}; use kind = 'replica'"
+            )
+        if self.kind is Kind.STREAM and self.workers not in (None, 1):
+            raise ConfigError(f"workers = {self.workers}: a stream is one process; give it more threads")
+        if self.is_remote and (self.kind is not Kind.REPLICA or self.merge is not Merge.DELTA):
+            raise ConfigError(
+                "workers on other hosts are replicas whose changes are added; use kind = 'replica', merge = 'delta'"
             )
         if self.speed != 1 and self.device is not Device.EMULATED:
             raise ConfigError("speed is of an emulated device; set device = 'emulated' as well")
@@ -156,7 +164,17 @@ class WorkerPlace:
 
     name: str
     group: str
-    cpus: tuple[int, ...]
+    cpus: tuple[int, ...]  # Empty on another host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteJob:
+    """What a worker on another host gets."""
+
+    config: TrainingConfig
+    workers: tuple[str, ...]  # Names of the remote workers, in the order in which they join
+    groups: tuple[str, ...]  # Their groups
+    shape: tuple[int, int, int]  # Examples, features, classes: what its own copy of the data must have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +186,8 @@ class TrainingJob:
     data_folder: str  # Where data is kept in the form that workers map
     checkpoint: str  # File that takes the state of the run
     resumes: bool = False  # Whether the run goes on from that file
+    listen: str | None = None  # HOST:PORT that remote workers join
+    join_s: float = 120.0  # How long they are waited for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +227,7 @@ class Counters:
     busy_s: float = 0.0
     waiting_s: float = 0.0
     transfer_s: float = 0.0
+    training_s: float = 0.0  # Seconds of computing and copying for training; the rest of both was for losses
     ranges_returned: int = 0
 
 
@@ -221,6 +242,17 @@ class TrainingEpoch:
     loss: float  # Mean over all examples
     updates: Mapping[str, int]  # By group, since training began
     batches: Mapping[str, int]  # By group: examples of its last request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long the workers of a group take, as a run measured it by least squares over its ranges."""
+
+    update_s: float  # Seconds of an update, whatever its size
+    example_s: float  # Seconds of training on an example, beside that
+    loss_example_s: float  # Seconds of computing an example's loss
+    transfer_s: float  # Seconds of copies for a range
+    latency_s: float  # Seconds of messages for a range: from the order to the report, less all of the above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +286,7 @@ class TrainingOutcome:
     at_s: float
     counters: Mapping[str, Counters]  # By worker
     utilisation: Utilisation
+    paces: Mapping[str, Pace] = field(default_factory=dict)  # By group; those that trained
     schedule: tuple[tuple[float, str, int], ...] = ()  # Seconds, group and new batch, at each change
     detail: str = ""  # What is known of a bad end
 

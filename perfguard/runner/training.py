@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from perfguard.codec import from_builtins, to_json
+from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, MeasurementError, StoreError
 from perfguard.hetero.settings import places
 from perfguard.host.identity import machine_line
@@ -49,7 +50,9 @@ class Resumed:
     checkpoint: Path
 
 
-def train(request: Request, config: TrainingConfig, resumed: Resumed | None = None) -> Training:
+def train(
+    request: Request, config: TrainingConfig, resumed: Resumed | None = None, listen: str | None = None
+) -> Training:
     """Train on this machine, and give what came of it.
 
     Raises:
@@ -60,7 +63,7 @@ def train(request: Request, config: TrainingConfig, resumed: Resumed | None = No
         session.folder.write_json("fingerprint.json", session.fingerprint)
         session.emit(planned)
         try:
-            code, reasons = _run(session, planned, resumed)
+            code, reasons = _run(session, planned, resumed, listen)
         except MeasurementError as error:
             session.emit(RunFinished(outcome="failed", exit_code=int(error.exit_code), reasons=(_failure(str(error)),)))
             raise
@@ -116,7 +119,27 @@ def _with_cpus(request: Request, config: TrainingConfig) -> Request:
     return replace(request, loaded=replace(request.loaded, config=replace(asked, threads=count)))
 
 
-def _run(session: Session, planned: TrainingPlanned, resumed: Resumed | None) -> tuple[int, tuple[Fact, ...]]:
+def work_remotely(loaded: LoadedConfig, address: str, *, threads: int, timeout_s: float) -> str:
+    """Be a worker of a coordinator on another host until its run ends; gives the worker's name.
+
+    Raises:
+        MeasurementError: It cannot be joined, or training failed here.
+    """
+    folder = loaded.project / ".perfguard" / "data"
+    command = [sys.executable, "-m", "perfguard.hetero.child.work", address, str(folder), str(threads), str(timeout_s)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    lines = done.stdout.strip().splitlines()
+    if not lines:
+        raise MeasurementError(f"the worker ended with exit code {done.returncode}; what it said is above")
+    found = json.loads(lines[-1])
+    if "error" in found:
+        raise _ChildError(found["error"], ExitCode(found["exit_code"]))
+    return str(found["name"])
+
+
+def _run(
+    session: Session, planned: TrainingPlanned, resumed: Resumed | None, listen: str | None
+) -> tuple[int, tuple[Fact, ...]]:
     folder = session.folder.path
     if resumed is not None:
         (folder / CHECKPOINT).write_bytes(resumed.checkpoint.read_bytes())
@@ -127,6 +150,7 @@ def _run(session: Session, planned: TrainingPlanned, resumed: Resumed | None) ->
         data_folder=str(folder.parent.parent / "data"),
         checkpoint=str(folder / CHECKPOINT),
         resumes=resumed is not None,
+        listen=listen,
     )
     with _started(session, folder / "logs" / "training.log") as process:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are pipes

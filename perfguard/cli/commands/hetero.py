@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,9 @@ from perfguard.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
-    from perfguard.records.training import TrainingConfig
+    from perfguard.hetero.simulated import Balance
+    from perfguard.hetero.simulator import Speed
+    from perfguard.records.training import TrainingConfig, WorkerPlace
     from perfguard.runner.training import Resumed
 
 _EPILOG = """\b
@@ -24,6 +29,12 @@ Examples:
   perfguard hetero train --preset digits --algorithm cpu --epochs 5
   perfguard hetero train train.toml --learning-rate 0.02
   perfguard hetero train --resume
+"""
+_SIMULATE_EPILOG = """\b
+Examples:
+  perfguard hetero simulate                                  # the latest run, live beside simulated
+  perfguard hetero simulate --algorithm adaptive --speed 30  # its CPU workers, and a device 30 times as fast
+  perfguard hetero simulate --computer uc-merced --preset covtype --algorithm hogbatch
 """
 _LATEST = "latest"
 
@@ -36,13 +47,16 @@ def hetero_command() -> None:
 @hetero_command.command("train", epilog=_EPILOG)
 @click.argument("config", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--preset", metavar="NAME", help="Packaged settings: covtype, w8a, delicious, real-sim, digits.")
-@click.option("--algorithm", metavar="NAME", help="cpu, large, hogbatch, adaptive, additive, or an entry point's.")
+@click.option(
+    "--algorithm", metavar="NAME", help="cpu, large, hogbatch, adaptive, additive, pytorch, or an entry point's."
+)
 @click.option("--target-loss", "target_loss", type=float, metavar="LOSS", help="Mean loss at which training ends.")
 @click.option("--epochs", type=int, metavar="N", help="Most epochs.")
 @click.option("--time", "time_s", type=float, metavar="SECONDS", help="Longest time of training.")
 @click.option("--learning-rate", "learning_rate", type=float, metavar="RATE", help="Step of plain SGD.")
 @click.option("--examples", type=int, metavar="N", help="Train on as many examples.")
 @click.option("--device", metavar="DEVICE", help="Of replicas: auto, cpu, cuda, or emulated:30 (30 times one CPU).")
+@click.option("--listen", metavar="HOST:PORT", help="Address that workers on other hosts join; see `work`.")
 @click.option("--seed", type=int, metavar="N", help="Seed of the initial weights.")
 @click.option(
     "--resume",
@@ -86,7 +100,31 @@ def train(**options: Any) -> None:
         observe=progress.observe,
         progress=progress.step,
     )
-    print_training(run_training(request, config, resumed), options["output_format"])
+    print_training(run_training(request, config, resumed, options["listen"]), options["output_format"])
+
+
+@hetero_command.command("work")
+@click.argument("address", metavar="HOST:PORT")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Threads.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=1),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest wait to join.",
+)
+def work(*, address: str, threads: int, wait: float) -> None:
+    """Train on this machine for a coordinator that listens at HOST:PORT, until its run ends.
+
+    The coordinator is `perfguard hetero train CONFIG --listen HOST:PORT`, with a group that has `is_remote = true` and
+    as many `workers` as machines. Use it in networks that you trust: nothing is encrypted, and whoever reaches the port
+    may join.
+    """
+    from perfguard.runner.training import work_remotely
+
+    name = work_remotely(shared.load({}, keys=()), address, threads=threads, timeout_s=wait)
+    click.echo(f"{name}: the run has ended")
 
 
 def _config(loaded: LoadedConfig, options: dict[str, Any]) -> tuple[TrainingConfig, Resumed | None]:
@@ -134,3 +172,129 @@ def _resumed(loaded: LoadedConfig, name: str) -> tuple[TrainingConfig, Resumed]:
             f"run {folder.name} ended before its first epoch, so there is nothing to go on from; start it anew"
         )
     return data.training.planned.config, Resumed(run_id=folder.name, checkpoint=folder / CHECKPOINT)
+
+
+@hetero_command.command("simulate", epilog=_SIMULATE_EPILOG)
+@click.argument("run", required=False)
+@click.option("--computer", metavar="NAME", help="A computer of the paper instead of RUN: uc-merced, aws-p3.")
+@click.option("--preset", metavar="NAME", help="With --computer: packaged settings.  [default: covtype]")
+@click.option("--algorithm", metavar="NAME", help="cpu, large, hogbatch, adaptive, additive, or an entry point's.")
+@click.option(
+    "--speed", type=click.FloatRange(min=1), metavar="X", help="Replicas X times as fast as a hogwild worker."
+)
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Hogwild workers.")
+@click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Epochs.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Format of the result on stdout.",
+)
+def simulate(**options: Any) -> None:
+    """Simulate the coordinator and a policy with workers of given speed; default: those that the latest RUN measured.
+
+    Prints each group's share of the updates, the busy part of its time, its last batch, and the seconds of an epoch;
+    for a run without other options also what the run itself came to. Nothing is trained, so there is no loss.
+    """
+    from perfguard.cli.training import print_balances
+    from perfguard.hetero.simulated import simulated
+
+    setup = _of_computer(options) if options["computer"] else _of_run(options)
+    has_gpu = bool(options["computer"])
+    balance = simulated(setup.config, setup.workers, setup.examples, setup.speeds, has_gpu=has_gpu)
+    print_balances({"simulated": balance, **({"live": setup.live} if setup.live else {})}, options["output_format"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setup:
+    """What is simulated."""
+
+    config: TrainingConfig
+    workers: tuple[WorkerPlace, ...]
+    examples: int
+    speeds: Mapping[str, Speed]  # By group
+    live: Balance | None = None  # What the run came to whose speeds these are
+
+
+def _of_computer(options: dict[str, Any]) -> _Setup:
+    """A computer of the paper, with full-size data and the paper's batches."""
+    from perfguard.hetero.computers import COMPUTERS
+    from perfguard.hetero.settings import load_preset, paper_batches
+    from perfguard.hetero.shapes import SHAPES, parameters_of
+
+    name = options["computer"]
+    if options["run"] is not None:
+        raise UsageError("give a RUN, whose speeds are used, or --computer")
+    if name not in COMPUTERS:
+        near = difflib.get_close_matches(name, COMPUTERS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"--computer {name!r} is unknown; {hint}choose from {', '.join(COMPUTERS)}")
+    config = load_preset(options["preset"] or "covtype")
+    if config.data.source not in SHAPES:
+        raise UsageError(f"--preset {options['preset']}: a computer of the paper trains on {', '.join(SHAPES)}")
+    shape, computer = SHAPES[config.data.source], COMPUTERS[name]
+    config = paper_batches(config)
+    speeds = computer.speeds(parameters_of(config.model, shape.features, shape.classes))
+    return _changed(config, speeds, shape.examples, computer.threads, options)
+
+
+def _of_run(options: dict[str, Any]) -> _Setup:
+    """The speeds and settings of a recorded run."""
+    from perfguard.gate.show import find_run
+    from perfguard.hetero.simulated import live
+    from perfguard.hetero.simulator import Speed
+    from perfguard.records.run_data import RunData
+    from perfguard.runner.run_folder import read_events
+
+    if options["preset"] is not None:
+        raise UsageError("--preset belongs to --computer; a RUN has its own settings")
+    folder = find_run(shared.load({}, keys=()), options["run"])
+    training = RunData.of(read_events(folder / "events.jsonl")).training
+    if training is None or training.outcome is None or training.trained is None:
+        raise StoreError(
+            f"run {folder.name} has no speeds of workers; give a finished run of `perfguard hetero train`, or "
+            "--computer"
+        )
+    planned, outcome = training.planned, training.outcome
+    speeds = {group: Speed.of(pace) for group, pace in outcome.paces.items()}
+    count = sum(place.group in _hogwild(planned.config) for place in planned.workers)
+    setup = _changed(planned.config, speeds, training.trained.examples, count, options)
+    if any(options[name] is not None for name in ("algorithm", "speed", "workers", "epochs")):
+        return setup
+    epochs = max(1, training.epochs[-1].epoch if training.epochs else 1)
+    config = replace(planned.config, epochs=epochs)
+    found = live(training.epochs, outcome.counters, planned.workers)
+    return replace(setup, config=config, workers=planned.workers, live=found)
+
+
+def _changed(
+    config: TrainingConfig, speeds: Mapping[str, Speed], examples: int, hogwild: int, options: dict[str, Any]
+) -> _Setup:
+    """The settings that the options ask for."""
+    from perfguard.hetero.algorithms import require_algorithm
+    from perfguard.hetero.settings import places, with_overrides
+
+    config = with_overrides(config, {name: options[name] for name in ("algorithm", "epochs")}, "options")
+    require_algorithm(config.algorithm)
+    own, count = _hogwild(config), options["workers"] or hogwild
+    groups = {name: replace(group, workers=count) if name in own else group for name, group in config.groups.items()}
+    config = replace(config, groups=groups)
+    if options["speed"] is not None:
+        cpu = next((speeds[name] for name in own if name in speeds), None)
+        if cpu is None:
+            raise UsageError("--speed is a multiple of a hogwild worker's, and the run had none that trained")
+        replica = replace(cpu, example_s=cpu.example_s / options["speed"], loss_example_s=None)
+        speeds = {name: cpu if name in own else replica for name in config.groups}
+    workers = places(config, tuple(range(1024)))
+    missing = sorted({place.group for place in workers} - set(speeds))
+    if missing:
+        raise UsageError(f"the run measured no speed of {', '.join(missing)}; give --speed, or another run")
+    return _Setup(config=config, workers=workers, examples=examples, speeds=speeds)
+
+
+def _hogwild(config: TrainingConfig) -> list[str]:
+    from perfguard.records.training import Kind
+
+    return [name for name, group in config.groups.items() if group.kind is Kind.HOGWILD]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 from perfguard.cli import options as shared
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.errors import UsageError
+from perfguard.records.machine.cpuset import parse_cpu_list
 from perfguard.study.items import PARTS
 
 
@@ -76,7 +78,7 @@ def profilednn(*, parts: str | None, folder: Path, budget_s: float, **options: A
     paper = load_paper()
     plan = StudyPlan(
         folder=folder,
-        items=items_of(_parts(parts)),
+        items=items_of(_known(parts, PARTS, "--parts")),
         host=host,
         budget_s=budget_s,
         request_of=request_of,
@@ -88,13 +90,100 @@ def profilednn(*, parts: str | None, folder: Path, budget_s: float, **options: A
     click.echo(f"written to {', '.join(map(str, written))}", err=True)
 
 
-def _parts(text: str | None) -> tuple[str, ...]:
+@study_command.command("hogbatch")
+@click.option(
+    "--shapes",
+    metavar="LIST",
+    help="Data shapes, separated by commas: covtype, w8a, delicious, real-sim.  [default: all]",
+)
+@click.option(
+    "--seeds", type=click.IntRange(min=2), default=5, show_default=True, metavar="N", help="Raced runs of each."
+)
+@click.option(
+    "--search-s",
+    type=click.FloatRange(min=0.1),
+    default=6.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Training of each run of the search; a raced run may take five times as long.",
+)
+@click.option(
+    "--out",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("hogbatch"),
+    show_default=True,
+    help="Folder for evidence and report. What it holds already is not measured again.",
+)
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(min=0),
+    default=3600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wall-clock budget of measuring; a run that was begun is finished. 0 measures nothing.",
+)
+@click.option("--device", metavar="DEVICE", help="Of replicas: auto, cpu, cuda, or emulated:30 (30 times one CPU).")
+@shared.cpus_option
+@shared.progress_options
+def hogbatch(*, shapes: str | None, seeds: int, search_s: float, folder: Path, budget_s: float, **options: Any) -> None:
+    """Race the algorithms of "Heterogeneous CPU+GPU SGD Algorithms" (arXiv:2004.08771) and PyTorch to the same loss.
+
+    Every algorithm gets the same search over batches and learning rates, PyTorch over threads as well. The report has
+    loss by time and epochs, shares of updates, utilisation and batches, with the paper's figures beside them, and says
+    whether each claim holds here: FOLDER/report.html, report.md and report.json.
+
+    Run the same command again to continue: each run is stored as soon as it has ended.
+    """
+    from perfguard.cli.progress import make_progress
+    from perfguard.hetero.settings import with_device
+    from perfguard.hetero.shapes import SHAPES
+    from perfguard.records.training import Training, TrainingConfig
+    from perfguard.report.study.hogbatch import hogbatch_summary, write_hogbatch
+    from perfguard.runner.session import Request
+    from perfguard.runner.training import train
+    from perfguard.study.hogbatch.collect import HogbatchPlan, collect
+
+    loaded = shared.load({"cpus": options["cpus"]})
+    progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
+    cpus = len(parse_cpu_list(options["cpus"] or "") or os.sched_getaffinity(0))
+
+    def trained(config: TrainingConfig) -> Training:
+        request = Request(
+            command="study hogbatch",
+            arguments=shared.command_line(),
+            loaded=loaded,
+            suite=config.data.source,
+            cases=(),
+            budget_s=config.time_s or 0.0,
+        )
+        return train(request, config if options["device"] is None else with_device(config, options["device"]))
+
+    plan = HogbatchPlan(
+        folder=folder,
+        shapes=_known(shapes, tuple(SHAPES), "--shapes"),
+        seeds=seeds,
+        search_s=search_s,
+        budget_s=budget_s,
+        cpus=cpus,
+        train=trained,
+        progress=progress.step,
+    )
+    evidence = collect(plan)
+    written = write_hogbatch(folder, evidence)
+    click.echo(hogbatch_summary(evidence))
+    click.echo(f"written to {', '.join(map(str, written))}", err=True)
+
+
+def _known(text: str | None, names: tuple[str, ...], option: str) -> tuple[str, ...]:
+    """The names in a list; all of them for None."""
     if text is None:
-        return PARTS
-    chosen = tuple(part.strip() for part in text.split(","))
-    for part in chosen:
-        if part not in PARTS:
-            near = difflib.get_close_matches(part, PARTS, n=1)
+        return names
+    chosen = tuple(name.strip() for name in text.split(","))
+    for name in chosen:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"--parts: {part!r} is unknown{hint}; choose from {', '.join(PARTS)}")
+            raise UsageError(f"{option}: {name!r} is unknown{hint}; choose from {', '.join(names)}")
     return chosen

@@ -20,10 +20,11 @@ import torch
 from numpy.typing import NDArray
 
 from perfguard.errors import HostUnfitError, UsageError
-from perfguard.hetero.child.generators import SHAPES, generated
+from perfguard.hetero.child.generators import generated
 from perfguard.hetero.child.loaders import bundled, files_chunks
 from perfguard.hetero.child.rows import Chunk, Csr
 from perfguard.hetero.settings import is_file
+from perfguard.hetero.shapes import SHAPES
 from perfguard.records.training import DataConfig
 
 Inputs = torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]

@@ -2,42 +2,21 @@
 
 The values are synthetic: what is kept of the real sets is their size, their kind of features and their labels' number
 and balance, so that times, messages and sparsity are alike. Losses are those of the teacher, not of the real sets.
-Sizes: seeds of LIBSVM's and the extreme-classification repository's pages (covtype, w8a, real-sim; delicious).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfguard.hetero.child.rows import Chunk, Csr
+from perfguard.hetero.shapes import DataShape
 
 _CHUNK = 2048
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataShape:
-    """One of the paper's data sets, by its numbers."""
-
-    examples: int  # Full size
-    reduced: int  # Examples of the reduced size
-    features: int
-    classes: int
-    nonzeros: float | None = None  # Mean of a row; None: dense
-    labels: float | None = None  # Mean number of labels of an example; None: exactly one class
-    positives: float | None = None  # Part of class 1, where there are two
-
-
-SHAPES: Mapping[str, DataShape] = {
-    "covtype": DataShape(examples=581_012, reduced=20_000, features=54, classes=7),
-    "w8a": DataShape(examples=64_700, reduced=20_000, features=300, classes=2, nonzeros=11.7, positives=0.03),
-    "delicious": DataShape(examples=16_105, reduced=8_000, features=500, classes=983, nonzeros=18.3, labels=19.0),
-    "real-sim": DataShape(examples=72_309, reduced=20_000, features=20_958, classes=2, nonzeros=51.3, positives=0.31),
-}
 
 _ONE_HOT = (4, 40)  # covtype: wilderness areas and kinds of soil, beside ten measured values
 _HIDDEN = 32  # Width of the teacher

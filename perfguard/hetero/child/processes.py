@@ -1,4 +1,6 @@
-"""Workers as processes of this host: one pipe to each for orders, one pipe from all of them for reports.
+"""Workers as processes of this host, and those of other hosts beside them: the coordinator's transport.
+
+Each process has a pipe for orders, and all of them share one for reports.
 
 A report is shorter than what a pipe takes as a whole, so reports of several workers never mix. A process that ends is
 seen by its sentinel, whatever it said before.
@@ -17,6 +19,7 @@ from typing import Any
 
 import torch.multiprocessing as mp
 
+from perfguard.hetero.child.remote import Remotes
 from perfguard.hetero.messages import FromWorker, Stop, ToWorker, WorkerLost, decode, encode
 from perfguard.records.training import WorkerPlace
 
@@ -49,7 +52,7 @@ class PipeChannel:
 class Processes:
     """The coordinator's end; starts the workers when it is made, and ends them when it is closed."""
 
-    def __init__(self, places: Sequence[WorkerPlace], main: Main, given: Any) -> None:
+    def __init__(self, places: Sequence[WorkerPlace], main: Main, given: Any, remotes: Remotes | None = None) -> None:
         context = mp.get_context("spawn")
         self._reports, theirs = context.Pipe(duplex=False)
         self._poll = select.poll()
@@ -69,6 +72,9 @@ class Processes:
             self._watched[process.sentinel] = place.name
             self._poll.register(process.sentinel, select.POLLIN)
         theirs.close()
+        self._remotes = remotes
+        if remotes is not None:
+            self._poll.register(remotes.fileno(), select.POLLIN)
 
     def receive(self, timeout_s: float) -> list[FromWorker]:
         """What workers have said, first; then which of them have ended."""
@@ -80,7 +86,9 @@ class Processes:
             except EOFError:  # all workers are gone
                 self._poll.unregister(self._reports.fileno())
                 break
-            ready = [*(fd for fd in ready if fd in self._watched), *(fd for fd, _ in self._poll.poll(0))]
+            ready = [*(fd for fd in ready if fd != self._reports.fileno()), *(fd for fd, _ in self._poll.poll(0))]
+        if self._remotes is not None and self._remotes.fileno() in ready:
+            found += self._remotes.drain()
         ended = dict.fromkeys(fd for fd in ready if fd in self._watched)
         return [*found, *(WorkerLost(worker=self._watched.pop(fd), reason=self._end_of(fd)) for fd in ended)]
 
@@ -95,6 +103,9 @@ class Processes:
 
     def send(self, worker: str, order: ToWorker) -> None:
         """Hand an order to a worker."""
+        if self._remotes is not None and self._remotes.owns(worker):
+            self._remotes.send(worker, order)
+            return
         with contextlib.suppress(BrokenPipeError, OSError):
             self._orders[worker].send_bytes(encode(order))
 

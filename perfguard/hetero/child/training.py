@@ -6,11 +6,12 @@ import copy
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import torch
 from torch import nn
 
@@ -20,15 +21,18 @@ from perfguard.hetero.child.checkpoints import read_checkpoint, write_checkpoint
 from perfguard.hetero.child.data import Examples, open_examples, prepare
 from perfguard.hetero.child.models import build_model, loss_sum
 from perfguard.hetero.child.processes import PipeChannel, Processes
-from perfguard.hetero.child.workers import Hogwild, Replica, Worker, serve
-from perfguard.hetero.coordinator import Coordinator, EpochEnded, Goal, Happening, Member, Patience, Plan, Snapshot
+from perfguard.hetero.child.remote import RemoteChannel, RemoteModel, Remotes, joined, listening, parse_address
+from perfguard.hetero.child.workers import Hogwild, LocalModel, Replica, Stream, Worker, serve
+from perfguard.hetero.coordinator import Coordinator, EpochEnded, Happening, Snapshot
 from perfguard.hetero.driving import Drive, Listener, wait_until_ready
 from perfguard.hetero.messages import WorkerLost
+from perfguard.hetero.settings import plan_of
 from perfguard.records.training import (
     Device,
     GroupConfig,
     GroupUse,
     Kind,
+    RemoteJob,
     TrainedOn,
     TrainingConfig,
     TrainingEpoch,
@@ -82,9 +86,13 @@ def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
     _share(model)
     groups = {name: config.groups[name] for name in dict.fromkeys(place.group for place in job.workers)}
     devices = {name: _device_of(group) for name, group in groups.items()}
-    coordinator = _coordinator(job, groups, examples, devices, snapshot)
+    coordinator = Coordinator(
+        plan_of(config, job.workers, examples.shape.examples, devices),
+        make_policy(config, {name: limits_of(group) for name, group in groups.items()}),
+        start=snapshot,
+    )
     given = _Given(config, devices, model, place)
-    with closing(Processes(job.workers, work, given)) as transport:
+    with _remotes(job, examples, model) as remotes, closing(_transport(job, given, remotes)) as transport:
         ready = wait_until_ready(
             transport, [each.name for each in job.workers], timeout_s=_READY_S, clock=time.monotonic
         )
@@ -107,9 +115,64 @@ def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
         at_s=at_s,
         counters=coordinator.counters,
         utilisation=drive.busy.utilisation(at_s),
+        paces=drive.paces.paces(),
         schedule=tuple(drive.schedule),
         detail=_reason([lost for lost in ready if isinstance(lost, WorkerLost)]),
     )
+
+
+@contextmanager
+def _remotes(job: TrainingJob, examples: Examples, model: nn.Module) -> Iterator[Remotes | None]:
+    """Workers on other hosts, once all have joined; None where there are none."""
+    far = [place for place in job.workers if job.config.groups[place.group].is_remote]
+    if not far:
+        yield None
+        return
+    if job.listen is None:
+        raise UsageError("a group is on other hosts; give the address that they join, --listen HOST:PORT")
+    shape = examples.shape
+    remote = RemoteJob(
+        config=job.config,
+        workers=tuple(place.name for place in far),
+        groups=tuple(place.group for place in far),
+        shape=(shape.examples, shape.features, shape.classes),
+    )
+    address = parse_address(job.listen)
+    with listening(address, msgspec.json.encode(remote), len(far), timeout_s=job.join_s):
+        yield Remotes(remote.workers, model)
+
+
+def _transport(job: TrainingJob, given: _Given, remotes: Remotes | None) -> Processes:
+    near = [place for place in job.workers if not job.config.groups[place.group].is_remote]
+    return Processes(near, work, given, remotes)
+
+
+def work_remotely(address: str, data_folder: Path, *, threads: int, timeout_s: float) -> str:
+    """Be one remote worker until the coordinator says stop; gives its name.
+
+    Raises:
+        MeasurementError: Nobody listens there, or all places are taken.
+        UsageError: The data here is not that of the coordinator.
+    """
+    with joined(parse_address(address), timeout_s=timeout_s) as (number, content):
+        job = msgspec.json.decode(content, type=RemoteJob)
+        name, group = job.workers[number], job.config.groups[job.groups[number]]
+        channel = RemoteChannel()
+        try:
+            torch.set_num_threads(threads)
+            examples = open_examples(prepare(job.config.data, data_folder))
+            shape = examples.shape
+            if (shape.examples, shape.features, shape.classes) != job.shape:
+                raise UsageError(f"the data here has {shape}, that of the coordinator {job.shape}")
+            model = build_model(job.config.model, shape)
+            shared = RemoteModel(channel, sum(parameter.numel() for parameter in model.parameters()))
+            device = torch.device("cuda" if _device_of(group) is Device.CUDA else "cpu")
+            worker = Replica(shared, model, examples, loss_sum(shape), device=device, speed=group.speed)
+        except Exception as error:
+            channel.send(WorkerLost(worker=name, reason=f"{type(error).__name__}: {error}"[:500]))
+            raise
+        serve(name, worker, channel)
+        return name
 
 
 @dataclass(slots=True)
@@ -166,44 +229,14 @@ def work(place: WorkerPlace, channel: PipeChannel, given: _Given) -> None:
 def _worker(group: GroupConfig, device: Device, given: _Given) -> Worker:
     examples = open_examples(given.data)
     sums = loss_sum(examples.shape)
+    if group.kind is Kind.STREAM:
+        return Stream(given.model, examples, sums)
     if group.kind is Kind.HOGWILD:
         return Hogwild(given.model, examples, sums)
     own = copy.deepcopy(given.model)
     place = torch.device("cuda" if device is Device.CUDA else "cpu")
-    return Replica(given.model, own, examples, sums, device=place, merge=group.merge, speed=group.speed)
-
-
-def _coordinator(
-    job: TrainingJob,
-    groups: Mapping[str, GroupConfig],
-    examples: Examples,
-    devices: Mapping[str, Device],
-    snapshot: Snapshot | None,
-) -> Coordinator:
-    config = job.config
-    limits = {name: limits_of(group) for name, group in groups.items()}
-    # As in the authors' code, a GPU computes the losses alone; without one all workers do.
-    has_gpu = Device.CUDA in devices.values()
-    plan = Plan(
-        examples=examples.shape.examples,
-        members=[
-            Member(name=place.name, group=place.group, makes_losses=not has_gpu or devices[place.group] is Device.CUDA)
-            for place in job.workers
-        ],
-        limits=limits,
-        loss_batch=config.loss_batch,
-        goal=Goal(
-            epochs=config.epochs,
-            target_loss=config.target_loss,
-            time_s=float("inf") if config.time_s is None else config.time_s,
-        ),
-        learning_rate=config.learning_rate,
-        reference_batch=config.reference_batch,
-        pieces={name: group.updates for name, group in groups.items()},
-        tail=config.tail,
-        patience=Patience(floor_s=config.patience_s),
-    )
-    return Coordinator(plan, make_policy(config, limits), start=snapshot)
+    shared = LocalModel(list(given.model.parameters()), group.merge, place)
+    return Replica(shared, own, examples, sums, device=place, speed=group.speed)
 
 
 def _share(model: nn.Module) -> None:

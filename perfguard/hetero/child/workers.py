@@ -107,6 +107,70 @@ class Hogwild:
         return Done(self.loss_sum(self.model(inputs), targets).item())
 
 
+class Stream:
+    """Trains by torch.optim.SGD, one update after the other, as a program without perfguard does."""
+
+    def __init__(self, model: nn.Module, examples: Examples, loss_sum: LossSum) -> None:
+        self._alone = Hogwild(model, examples, loss_sum)
+        self._optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+
+    def train(self, part: Range, updates: int, learning_rate: float) -> Done:
+        """One update a piece."""
+        alone, optimizer, total = self._alone, self._optimizer, 0.0
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate
+        for start, stop in pieces_of(part, updates):
+            inputs, targets = alone.examples.batch(start, stop)
+            optimizer.zero_grad()
+            loss = alone.loss_sum(alone.model(inputs), targets) / (stop - start)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            total += loss.item() * (stop - start)
+        return Done(total, updates)
+
+    def evaluate(self, part: Range) -> Done:
+        """The loss of the model as it is."""
+        return self._alone.evaluate(part)
+
+
+class SharedModel(Protocol):
+    """The shared model as a replica sees it."""
+
+    def pull(self, own: Sequence[torch.Tensor]) -> None:
+        """Copy the shared parameters into those of the replica."""
+
+    def push(self, own: Sequence[torch.Tensor], pulled: Sequence[torch.Tensor]) -> None:
+        """Merge the replica's parameters, which were `pulled` before it trained; those may be overwritten."""
+
+
+class LocalModel:
+    """The shared model in this host's memory; a GPU's copies go through pinned memory."""
+
+    def __init__(self, parameters: Sequence[torch.Tensor], merge: Merge, device: torch.device) -> None:
+        self._shared, self._merge = [parameter.data for parameter in parameters], merge
+        is_gpu = device.type == "cuda"
+        self._staging = [torch.empty_like(each).pin_memory() for each in self._shared] if is_gpu else None
+
+    def pull(self, own: Sequence[torch.Tensor]) -> None:
+        """Copy the shared parameters."""
+        for at, (shared, copied) in enumerate(zip(self._shared, own, strict=True)):
+            if self._staging is None:
+                copied.copy_(shared)
+            else:
+                copied.copy_(self._staging[at].copy_(shared), non_blocking=True)
+
+    def push(self, own: Sequence[torch.Tensor], pulled: Sequence[torch.Tensor]) -> None:
+        """Replace the shared parameters, or add what the replica has changed."""
+        for at, (shared, trained, before) in enumerate(zip(self._shared, own, pulled, strict=True)):
+            result = trained if self._merge is Merge.OVERWRITE else before.neg_().add_(trained)
+            if self._staging is not None:
+                result = self._staging[at].copy_(result)
+            if self._merge is Merge.OVERWRITE:
+                shared.copy_(result)
+            else:
+                shared.add_(result)
+
+
 class Replica:
     """Trains a copy of the shared model on a device, and merges it back.
 
@@ -114,18 +178,16 @@ class Replica:
     """
 
     def __init__(
-        self, shared: nn.Module, copy: nn.Module, examples: Examples, loss_sum: LossSum, *,
-        device: torch.device, merge: Merge, speed: float = 1.0,
+        self, shared: SharedModel, copy: nn.Module, examples: Examples, loss_sum: LossSum, *,
+        device: torch.device, speed: float = 1.0,
     ) -> None:  # fmt: skip
-        self._shared = [parameter.data for parameter in shared.parameters()]
-        self._model = copy.to(device)
+        self._shared, self._model = shared, copy.to(device)
         self._parameters = list(self._model.parameters())
-        self._examples, self._loss_sum, self._merge = examples, loss_sum, merge
+        self._own = [parameter.data for parameter in self._parameters]
+        self._examples, self._loss_sum = examples, loss_sum
         self._device, self._every = device, max(1, round(speed))
-        self._pulled = [torch.empty_like(parameter) for parameter in self._parameters]
-        is_gpu = device.type == "cuda"
-        self._stream = torch.cuda.Stream(device) if is_gpu else None  # type: ignore[no-untyped-call]
-        self._staging = [torch.empty_like(each).pin_memory() for each in self._shared] if is_gpu else None
+        self._pulled = [torch.empty_like(own) for own in self._own]
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def train(self, part: Range, updates: int, learning_rate: float) -> Done:
         """Copy the model, make the updates there, and merge."""
@@ -137,7 +199,7 @@ class Replica:
                 loss = self._loss_sum(self._model(inputs), targets)
                 used = len(targets)
                 gradients = torch.autograd.grad(loss / used, self._parameters)
-                descend([each.data for each in self._parameters], gradients, learning_rate)
+                descend(self._own, gradients, learning_rate)
                 total += loss.item() * (stop - start) / used
             return Done(total, updates, transfer_s + self._push())
 
@@ -153,26 +215,16 @@ class Replica:
     @torch.no_grad()
     def _pull(self) -> float:
         began = time.perf_counter()
-        for at, (shared, own) in enumerate(zip(self._shared, self._parameters, strict=True)):
-            if self._staging is not None:
-                own.copy_(self._staging[at].copy_(shared), non_blocking=True)
-            else:
-                own.copy_(shared)
-        torch._foreach_copy_(self._pulled, [own.data for own in self._parameters])
+        self._shared.pull(self._own)
+        torch._foreach_copy_(self._pulled, self._own)
         self._wait()
         return time.perf_counter() - began
 
     @torch.no_grad()
     def _push(self) -> float:
+        self._wait()  # what was computed is no copying
         began = time.perf_counter()
-        for at, (shared, own, pulled) in enumerate(zip(self._shared, self._parameters, self._pulled, strict=True)):
-            result = own.data if self._merge is Merge.OVERWRITE else pulled.neg_().add_(own.data)
-            if self._staging is not None:
-                result = self._staging[at].copy_(result)
-            if self._merge is Merge.OVERWRITE:
-                shared.copy_(result)
-            else:
-                shared.add_(result)
+        self._shared.push(self._own, self._pulled)
         return time.perf_counter() - began
 
     def _batch(self, start: int, stop: int) -> tuple[tuple[Inputs, torch.Tensor], float]:

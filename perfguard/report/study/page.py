@@ -37,17 +37,21 @@ class Section:
 
 def render_study_page(evidence: StudyEvidence, paper: Paper) -> str:
     """The whole page; the same evidence gives the same bytes."""
-    shapes = shapes_of(evidence, paper)
+    shapes, machine = shapes_of(evidence, paper), evidence.machine
+    cpus = ",".join(map(str, machine.cpus))
     sections = [_section(figure, evidence, paper, shapes) for figure in Figure]
     return render_page(
         "study.html",
         title="perfguard: ProfileDNN measured again",
         source="study profilednn",
         data={"files": []},
-        paper=paper,
-        machine=evidence.machine,
-        cpus=",".join(map(str, evidence.machine.cpus)),
-        counted=counted(shapes),
+        heading="ProfileDNN, measured again",
+        intro=f"{paper.title} ({paper.source}), measured there on {paper.machine}; here on {machine.machine} "
+        f"({machine.machine_id}), CPU {cpus}, torch {machine.torch}, at reduced size.",
+        counted=f"Shapes of the paper's results here: {counted(shapes)}.",
+        note="A shape is an order or a proportion, not an absolute time. Shares come from profiled steps; a claim "
+        "about times holds, or fails, where its whole 95 % interval over fresh processes lies on one side, and is open "
+        "otherwise. The paper prints no numbers in its figures: those here were measured on them.",
         sections=sections,
     )
 

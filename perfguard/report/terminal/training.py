@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from perfguard.hetero.simulated import Balance
 from perfguard.records.facts import Severity
 from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.training import GroupConfig, Kind, TrainedOn, Training, TrainingEpoch, TrainingUse
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.tables import plain_table, texts
-from perfguard.units import format_count, format_duration, format_share, printable
+from perfguard.units import format_count, format_duration, format_seconds, format_share, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,6 +34,23 @@ def render_training(found: Training) -> list[RenderableType]:
     name = found.outcome.ending.value if found.outcome else "unfinished"
     parts += texts(f"{name}: {describe_all(found.reasons)}", style="bold green" if good else "bold yellow")
     return parts
+
+
+def render_balances(found: Mapping[str, Balance]) -> list[RenderableType]:
+    """Balances of one run by name, a row for each group."""
+    rows = [
+        (
+            name,
+            group,
+            format_share(share),
+            format_share(balance.busy.get(group, 0.0)),
+            f"{balance.batches[group]:,}" if group in balance.batches else "-",
+            format_seconds(balance.epoch_s),
+        )
+        for name, balance in found.items()
+        for group, share in balance.shares.items()
+    ]
+    return [plain_table("~run", "~group", ">updates", ">busy", ">last batch", ">epoch", rows=rows)]
 
 
 def started_line(on: TrainedOn) -> str:

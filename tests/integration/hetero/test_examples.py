@@ -14,8 +14,9 @@ from sklearn.datasets import dump_svmlight_file, load_digits  # noqa: E402
 
 from perfguard.errors import HostUnfitError, UsageError  # noqa: E402
 from perfguard.hetero.child.data import open_examples, prepare  # noqa: E402
-from perfguard.hetero.child.generators import SHAPES, generated  # noqa: E402
+from perfguard.hetero.child.generators import generated  # noqa: E402
 from perfguard.hetero.child.rows import Csr  # noqa: E402
+from perfguard.hetero.shapes import SHAPES  # noqa: E402
 from perfguard.records.training import DataConfig  # noqa: E402
 
 

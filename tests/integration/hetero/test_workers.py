@@ -15,7 +15,7 @@ from perfguard.errors import StoreError, UsageError  # noqa: E402
 from perfguard.hetero.child.checkpoints import read_checkpoint, write_checkpoint  # noqa: E402
 from perfguard.hetero.child.data import Examples, open_examples, prepare  # noqa: E402
 from perfguard.hetero.child.models import build_model, loss_sum  # noqa: E402
-from perfguard.hetero.child.workers import Hogwild, Replica, pieces_of, serve  # noqa: E402
+from perfguard.hetero.child.workers import Hogwild, LocalModel, Replica, Stream, pieces_of, serve  # noqa: E402
 from perfguard.hetero.coordinator import Snapshot  # noqa: E402
 from perfguard.hetero.messages import ExecuteWork, Range, Report, ScheduleWork, Stop, Task, WorkerLost  # noqa: E402
 from perfguard.records.training import Counters, DataConfig, Merge, ModelConfig  # noqa: E402
@@ -55,14 +55,21 @@ def require_same(model, other, **tolerance):
         torch.testing.assert_close(one, two, **tolerance)
 
 
-def replica(model, examples, **more):
-    return Replica(model, copy.deepcopy(model), examples, loss_sum(examples.shape), device=CPU, **more)
+def replica(model, examples, merge=Merge.DELTA, **more):
+    shared = LocalModel(list(model.parameters()), merge, CPU)
+    return Replica(shared, copy.deepcopy(model), examples, loss_sum(examples.shape), device=CPU, **more)
 
 
 def test_a_hogwild_worker_alone_is_plain_sgd(model, examples):
     wanted = by_torch(model, examples, [(0, 12), (12, 24), (24, 36), (36, 48)], 0.1)
     done = Hogwild(model, examples, loss_sum(examples.shape)).train(part(), 4, 0.1)
     assert done.updates == 4
+    require_same(model, wanted)
+
+
+def test_a_stream_is_torchs_own_optimizer(model, examples):
+    wanted = by_torch(model, examples, [(0, 12), (12, 24), (24, 36), (36, 48)], 0.1)
+    assert Stream(model, examples, loss_sum(examples.shape)).train(part(), 4, 0.1).updates == 4
     require_same(model, wanted)
 
 

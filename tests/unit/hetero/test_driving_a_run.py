@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfguard.hetero.coordinator import Coordinator, EpochEnded, Goal, Member, Plan, Snapshot
-from perfguard.hetero.driving import BusyTime, Drive, Listener, wait_until_ready
-from perfguard.hetero.messages import ExecuteWork, Report, ScheduleWork, Stop, WorkerLost
+from perfguard.hetero.driving import BusyTime, Drive, Listener, Paces, wait_until_ready
+from perfguard.hetero.messages import ExecuteWork, Range, Report, ScheduleWork, Stop, Task, WorkerLost
 from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, BatchLimits, FixedBatches
 from perfguard.records.training import Counters, Ending
 
@@ -141,3 +143,38 @@ def test_bins_get_longer_as_a_run_does_and_keep_what_they_held():
     found = busy.utilisation(1000.0)
     assert len(found.groups["a"]) <= 240
     assert sum(found.groups["a"]) * found.bin_s == pytest.approx(500.0)
+
+
+def test_paces_are_the_seconds_that_workers_take():
+    class Paced(Workers):
+        def receive(self, timeout_s):
+            reports = super().receive(timeout_s)
+            return [replace(each, busy_s=each.busy_s * 0.9, transfer_s=each.busy_s * 0.1) for each in reports]
+
+    workers = Paced({"a-0": 0.1, "b-0": 0.02})
+    plan = Plan(examples=600, members=MEMBERS, limits=LIMITS, loss_batch=30, goal=Goal(epochs=3), learning_rate=1.0)
+    coordinator = Coordinator(plan, AdaptiveBatches(LIMITS))
+    listener = Listener(happened=lambda _: None, used=lambda *_: None)
+    run = Drive(coordinator, workers, workers.clock, listener)
+    run.run([ScheduleWork(worker=member.name) for member in MEMBERS])
+    paces = run.paces.paces()
+    assert paces["a"].example_s == pytest.approx(0.09, rel=1e-6)
+    assert paces["b"].example_s == pytest.approx(0.018, rel=1e-6)
+    assert paces["a"].update_s == pytest.approx(0.0, abs=1e-9)
+    assert paces["a"].loss_example_s == pytest.approx(0.09)
+    assert paces["a"].latency_s == pytest.approx(0.0, abs=1e-9)
+
+
+def test_seconds_of_updates_and_of_examples_are_told_apart_where_batches_differ():
+    paces = Paces()
+    for size, updates in ((10, 1), (20, 4), (40, 2), (80, 8)):
+        part = Range(ticket=1, task=Task.TRAIN, start=0, stop=size)
+        report = Report(worker="a-0", ticket=1, loss=0.0, updates=updates, busy_s=0.5 * updates + 0.01 * size)
+        paces.add("a", part, report, report.busy_s + 0.25)
+    found = paces.paces()["a"]
+    assert (found.update_s, found.example_s) == (pytest.approx(0.5), pytest.approx(0.01))
+    assert found.latency_s == pytest.approx(0.25)
+    alike = Paces()
+    part = Range(ticket=1, task=Task.TRAIN, start=0, stop=20)
+    alike.add("a", part, Report(worker="a-0", ticket=1, loss=0.0, updates=2, busy_s=1.0), 1.0)
+    assert (alike.paces()["a"].update_s, alike.paces()["a"].example_s) == (0.0, pytest.approx(0.05))

@@ -233,3 +233,10 @@ def test_each_change_of_a_batch_is_told():
 def test_plans_that_cannot_be_run_are_refused(wrong, said):
     with pytest.raises(UsageError, match=said):
         Run(**wrong)
+
+
+def test_a_range_is_split_into_updates_of_equal_size_also_where_it_is_the_short_last_one():
+    run = Run(members=ONE, examples=8, pieces={"cpu": 3}, reference_batch=1).begin().to_the_end()
+    orders = [order for _, order in run.handed if isinstance(order, ExecuteWork)]
+    assert [(order.range.size, order.updates) for order in orders] == [(3, 3), (3, 3), (2, 2)]
+    assert {order.learning_rate for order in orders} == {0.1}

@@ -11,8 +11,8 @@ from perfguard.records.training import Ending
 
 EXAMPLES = 20_000
 SPEEDS = {
-    **{f"cpu-{number}": Speed(example_s=1e-3, overhead_s=1e-4) for number in range(4)},
-    "gpu-0": Speed(example_s=2e-6, overhead_s=8e-3, transfer_s=4e-3),
+    **{f"cpu-{number}": Speed(example_s=1e-3, update_s=1e-4) for number in range(4)},
+    "gpu-0": Speed(example_s=2e-6, update_s=4e-3, transfer_s=4e-3),
 }
 MEMBERS = [Member(name=name, group=name[:3]) for name in SPEEDS]
 

@@ -1,0 +1,78 @@
+"""A configuration run by the simulator: balance, utilisation and seconds of an epoch, as a live run has them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perfguard.hetero.algorithms import limits_of, make_policy
+from perfguard.hetero.coordinator import BatchChanged, Coordinator, EpochEnded
+from perfguard.hetero.settings import plan_of
+from perfguard.hetero.simulator import Speed, simulate
+from perfguard.records.training import Counters, Device, Kind, TrainingConfig, TrainingEpoch, WorkerPlace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance:
+    """What a run came to, whether live or simulated."""
+
+    shares: Mapping[str, float]  # By group: part of all updates
+    busy: Mapping[str, float]  # By group: part of its workers' time of training that was computing or copying
+    batches: Mapping[str, int]  # By group: examples of the last request
+    epoch_s: float  # Seconds of training an epoch, on average
+
+
+def simulated(
+    config: TrainingConfig,
+    workers: Sequence[WorkerPlace],
+    examples: int,
+    speeds: Mapping[str, Speed],
+    *,
+    has_gpu: bool = False,
+) -> Balance:
+    """What a run comes to with these speeds by group.
+
+    Raises:
+        UsageError: Batches, data and workers do not fit.
+    """
+    endless = replace(config, target_loss=None, time_s=None)
+    devices = {
+        name: Device.CUDA if has_gpu and group.kind is Kind.REPLICA else Device.CPU
+        for name, group in config.groups.items()
+    }
+    plan = plan_of(endless, workers, examples, devices)
+    limits = {name: limits_of(config.groups[name]) for name in plan.limits}
+    coordinator = Coordinator(plan, make_policy(config, limits))
+    happened = simulate(coordinator, {place.name: speeds[place.group] for place in workers})
+    last = [each for each in happened if isinstance(each, EpochEnded)][-1]
+    batches = {each.group: each.batch for each in happened if isinstance(each, BatchChanged)}
+    groups = {place.name: place.group for place in workers}
+    return _balance(last.updates, coordinator.counters, groups, batches, last.trained_s, last.epoch)
+
+
+def live(
+    epochs: Sequence[TrainingEpoch], counters: Mapping[str, Counters], workers: Sequence[WorkerPlace]
+) -> Balance | None:
+    """What a run came to; None before its first epoch."""
+    if not epochs or not epochs[-1].epoch:
+        return None
+    last, groups = epochs[-1], {place.name: place.group for place in workers}
+    return _balance(last.updates, counters, groups, last.batches, last.trained_s, last.epoch)
+
+
+def _balance(  # noqa: PLR0917 - two callers, here
+    updates: Mapping[str, int],
+    counters: Mapping[str, Counters],
+    groups: Mapping[str, str],
+    batches: Mapping[str, int],
+    trained_s: float,
+    epochs: int,
+) -> Balance:
+    total = sum(updates.values()) or 1
+    busy = {group: [count.training_s for name, count in counters.items() if groups[name] == group] for group in updates}
+    return Balance(
+        shares={group: count / total for group, count in updates.items()},
+        busy={group: sum(each) / len(each) / trained_s if trained_s else 0.0 for group, each in busy.items()},
+        batches=batches,
+        epoch_s=trained_s / epochs,
+    )

@@ -1,0 +1,332 @@
+"""The study of Hogbatch as a page, as Markdown and for a terminal."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfguard.codec import to_builtins, to_json
+from perfguard.report.escaping import escape
+from perfguard.report.html.charts import Chart, LinearAxis, Table, cells, gridlines, height_of, levels, mark_cell
+from perfguard.report.html.page import render_page
+from perfguard.report.html.svg import Element, element, percent, picture, stretched
+from perfguard.report.messages.catalog import describe
+from perfguard.report.rows import Number
+from perfguard.report.scales import nice_above
+from perfguard.report.study.page import Section
+from perfguard.report.study.rows import OUTCOMES
+from perfguard.store.files import write_text
+from perfguard.study.hogbatch.claims import CPU_SHARES, Claim, claims_of, time_ratio
+from perfguard.study.hogbatch.evidence import ALGORITHMS, HogbatchEvidence, TrainedRun
+from perfguard.study.shapes.shape import ShapeOutcome
+from perfguard.units import format_seconds, format_share, printable
+
+_TOP, _FLOOR = 14.0, 210.0  # Pixels of a chart
+_RANGES = (0.01, 0.05, 0.10)  # Parts of the loss range that a run may still be above its end
+_NAMES = {
+    "pytorch": "PyTorch, one process",
+    "cpu": "hogwild alone",
+    "large": "large batches alone",
+    "hogbatch": "Hogbatch",
+    "adaptive": "Adaptive Hogbatch",
+}
+_PAPER = 'F. Ma and F. Rusu, "Heterogeneous CPU+GPU Stochastic Gradient Descent Algorithms" (arXiv:2004.08771)'
+
+
+def write_hogbatch(folder: Path, evidence: HogbatchEvidence) -> tuple[Path, ...]:
+    """The report's files: HTML, Markdown, JSON.
+
+    Raises:
+        StoreError: One cannot be written.
+    """
+    claims = claims_of(evidence)
+    content = {"evidence": to_builtins(evidence), "claims": to_builtins(claims)}
+    texts = {
+        "report.html": render_hogbatch_page(evidence, claims),
+        "report.md": render_hogbatch_markdown(evidence, claims),
+        "report.json": f"{to_json(content, indent=1)}\n",
+    }
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    return tuple(folder / name for name in texts)
+
+
+def hogbatch_summary(evidence: HogbatchEvidence) -> str:
+    """Each claim in a line, for a terminal."""
+    claims = claims_of(evidence)
+    lines = [f"claims on this machine: {_counted(claims)}"]
+    for shape in evidence.shapes:
+        lines.append(shape)
+        lines += [f"  {_line(claim)}" for claim in claims if claim.shape == shape]
+    return "\n".join(map(printable, lines))
+
+
+def render_hogbatch_markdown(evidence: HogbatchEvidence, claims: Sequence[Claim]) -> str:
+    """Tables a shape, each claim with its mark."""
+    lines = ["# Hogbatch, measured again", "", _intro(evidence, claims), ""]
+    for shape in evidence.shapes:
+        lines += [f"## {shape}", "", _target_text(evidence, shape), ""]
+        lines += [f"- {escape(_line(claim))}" for claim in claims if claim.shape == shape]
+        for table in (_times(evidence, shape), _shares(evidence, shape), _settings(evidence, shape)):
+            names = [name.removeprefix(">") for name in table.columns]
+            lines += [
+                "",
+                f"| {' | '.join(names)} |",
+                "|" + "|".join("--:" if c[0] == ">" else "---" for c in table.columns) + "|",
+            ]
+            lines += [f"| {' | '.join(escape(str(cell.content)) for cell in row)} |" for row in table.rows]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def render_hogbatch_page(evidence: HogbatchEvidence, claims: Sequence[Claim]) -> str:
+    """The whole page; the same evidence gives the same bytes."""
+    return render_page(
+        "study.html",
+        title="perfguard: Hogbatch measured again",
+        source="study hogbatch",
+        data={"files": []},
+        heading="Hogbatch, measured again",
+        intro=_intro(evidence, claims),
+        counted=f"Claims here: {_counted(claims)}.",
+        note="Times are of training alone, without losses, to the same loss, between epochs by a straight line. Ratios "
+        "are geometric means over seeds, with 95 % intervals (Student's t). A claim on times holds or fails where its "
+        "whole interval lies on one side; else it is open. Data is generated in the shapes of the paper's sets.",
+        sections=[_section(evidence, claims, shape) for shape in evidence.shapes],
+    )
+
+
+def _section(evidence: HogbatchEvidence, claims: Sequence[Claim], shape: str) -> Section:
+    own = [claim for claim in claims if claim.shape == shape]
+    table = Table(
+        columns=("", "claim"),
+        rows=tuple(
+            (mark_cell(OUTCOMES[each.outcome], OUTCOMES[each.outcome].word), *cells(describe(each.claim)))
+            for each in own
+        ),
+    )
+    return Section(
+        anchor=shape,
+        title=f"{shape}: {_target_text(evidence, shape)}",
+        shapes=table,
+        charts=(*_loss_charts(evidence, shape), *_use_charts(evidence, shape)),
+        tables=(_times(evidence, shape), _shares(evidence, shape), _settings(evidence, shape)),
+    )
+
+
+def _intro(evidence: HogbatchEvidence, claims: Sequence[Claim]) -> str:
+    devices = dict.fromkeys(run.devices.get("large", "") for run in evidence.runs)
+    large = ", ".join(device for device in devices if device) or "not used"
+    return (
+        f"{_PAPER}. Measured on {evidence.machine} ({evidence.machine_id}), {evidence.cpus} CPUs, torch "
+        f"{evidence.torch}; large batches run on: {large}. Claims here: {_counted(claims)}."
+    )
+
+
+def _target_text(evidence: HogbatchEvidence, shape: str) -> str:
+    target = evidence.targets.get(shape)
+    return "no target" if target is None else f"race to a loss of {target:.4g}"
+
+
+def _line(claim: Claim) -> str:
+    mark = OUTCOMES[claim.outcome]
+    return f"{mark.sign} {mark.word}: {describe(claim.claim)}"
+
+
+def _counted(claims: Sequence[Claim]) -> str:
+    counts = {outcome: sum(claim.outcome is outcome for claim in claims) for outcome in ShapeOutcome}
+    words = ("hold", "do not hold", "open", "not measured")
+    return ", ".join(f"{counts[outcome]} {word}" for outcome, word in zip(ShapeOutcome, words, strict=True))
+
+
+def _algorithms(evidence: HogbatchEvidence, shape: str) -> list[str]:
+    return [name for name in ALGORITHMS if evidence.raced(shape, name)]
+
+
+def _times(evidence: HogbatchEvidence, shape: str) -> Table:
+    target, rows = evidence.targets.get(shape, 0.0), []
+    for name in _algorithms(evidence, shape):
+        runs = evidence.raced(shape, name)
+        reached = [found for run in runs if (found := run.time_to(target)) is not None]
+        epochs = [found for run in runs if (found := run.epochs_to(target)) is not None]
+        ratio = time_ratio(evidence, shape, name, "pytorch", target) if name != "pytorch" else None
+        rows.append(
+            cells(
+                _NAMES[name],
+                _right(f"{len(reached)} of {len(runs)}"),
+                _right(format_seconds(statistics.median(reached)) if reached else "-"),
+                _right("-" if ratio is None else f"{ratio.factor:.2f} [{ratio.lower:.2f}, {ratio.upper:.2f}]"),
+                _right(f"{statistics.median(epochs):.1f}" if epochs else "-"),
+                _right(format_seconds(statistics.median(run.epoch_s for run in runs))),
+                *(_right(_time_within(evidence, shape, runs, part)) for part in _RANGES),
+            )
+        )
+    within = [f">to {part:.0%} of the range" for part in _RANGES]
+    columns = ("algorithm", ">reached", ">median time", ">over PyTorch's", ">epochs", ">an epoch", *within)
+    return Table(columns=columns, rows=tuple(rows), caption="Time of training to the target")
+
+
+def _time_within(evidence: HogbatchEvidence, shape: str, runs: Sequence[TrainedRun], part: float) -> str:
+    """Median time to a part of the range between the first loss and the lowest of all runs."""
+    losses = [point.loss for run in evidence.runs if run.shape == shape for point in run.points]
+    raced = [run for name in ALGORITHMS for run in evidence.raced(shape, name)]
+    first = statistics.median(run.points[0].loss for run in raced)
+    least = min(losses)
+    found = [each for run in runs if (each := run.time_to(least + part * (first - least))) is not None]
+    return format_seconds(statistics.median(found)) if len(found) * 2 > len(runs) else "-"
+
+
+def _shares(evidence: HogbatchEvidence, shape: str) -> Table:
+    rows = []
+    for name in ("hogbatch", "adaptive"):
+        runs = evidence.raced(shape, name)
+        if not runs:
+            continue
+        shares = [run.updates.get("cpu", 0) / (sum(run.updates.values()) or 1) for run in runs]
+        paper = CPU_SHARES.get(shape, {}).get(name)
+        live = statistics.median(shares)
+        again = statistics.median(run.simulated_shares.get("cpu", 0.0) for run in runs)
+        rows.append(
+            cells(
+                _NAMES[name],
+                _right(format_share(live)),
+                _right(format_share(again)),
+                _right("-" if paper is None else f"{format_share(paper[0])} and {format_share(paper[1])}"),
+                *(
+                    _right(format_share(statistics.median(run.busy.get(group, 0.0) for run in runs)))
+                    for group in ("cpu", "large")
+                ),
+            )
+        )
+    columns = ("algorithm", ">updates of the CPU", ">simulated", ">paper (K80, V100)", ">CPU busy", ">large busy")
+    return Table(columns=columns, rows=tuple(rows), caption="Balance and utilisation")
+
+
+def _settings(evidence: HogbatchEvidence, shape: str) -> Table:
+    rows = []
+    for name in _algorithms(evidence, shape):
+        setting = evidence.raced(shape, name)[0].setting
+        tried = [run for run in evidence.runs if (run.shape, run.algorithm, run.is_search) == (shape, name, True)]
+        rows.append(
+            cells(
+                _NAMES[name],
+                _right(f"{setting.batch}"),
+                _right(f"{setting.learning_rate:g}"),
+                _right(f"{setting.threads}" if name == "pytorch" else "1 each"),
+                _right(f"{len(tried)}"),
+            )
+        )
+    columns = ("algorithm", ">batch of an update", ">learning rate", ">threads", ">settings tried")
+    return Table(columns=columns, rows=tuple(rows), caption="Settings that the search chose")
+
+
+def _right(text: str) -> Number | str:
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    colour: int
+    points: Sequence[tuple[float, float]]
+
+
+def _loss_charts(evidence: HogbatchEvidence, shape: str) -> Iterator[Chart]:
+    """Normalised loss, by time and by epochs; one line a run."""
+    raced = {name: evidence.raced(shape, name) for name in _algorithms(evidence, shape)}
+    losses = [point.loss for runs in raced.values() for run in runs for point in run.points]
+    if not losses:
+        return
+    high, low = max(losses), min(losses)
+    span = high - low or 1.0
+    legend = tuple((f"key-part part-{_colour(name)}", _NAMES[name]) for name in raced)
+    for title, unit in (("Loss by time of training", "s"), ("Loss by epochs", "")):
+        curves = [
+            _Curve(
+                _colour(name), [((p.trained_s if unit else float(p.epoch)), (p.loss - low) / span) for p in run.points]
+            )
+            for name, runs in raced.items()
+            for run in runs
+        ]
+        yield Chart(
+            kind="study-loss",
+            title=title,
+            figure=_lines(f"{shape}, {title.lower()}", curves, unit),
+            legend=legend,
+            note="0 is the lowest loss of all runs, 1 the highest.",
+        )
+
+
+def _use_charts(evidence: HogbatchEvidence, shape: str) -> Iterator[Chart]:
+    """Utilisation and batches of one run of each heterogeneous algorithm."""
+    for name in ("hogbatch", "adaptive"):
+        runs = evidence.raced(shape, name)
+        if not runs:
+            continue
+        run = runs[0]
+        groups = list(run.utilisation.groups)
+        legend = tuple((f"key-part part-{index}", group) for index, group in enumerate(groups))
+        use = [
+            _Curve(index, [((at + 0.5) * run.utilisation.bin_s, value) for at, value in enumerate(values)])
+            for index, values in enumerate(run.utilisation.groups.values())
+        ]
+        yield Chart(
+            kind="study-use",
+            title=f"{_NAMES[name]}: busy part of the time",
+            figure=_lines(f"{shape}, {name}: utilisation", use, "s"),
+            legend=legend,
+        )
+        if name == "adaptive":
+            yield Chart(
+                kind="study-batches",
+                title=f"{_NAMES[name]}: examples of a request",
+                figure=_lines(f"{shape}, {name}: batches", _batches(run, groups), "s"),
+                legend=legend,
+            )
+
+
+def _batches(run: TrainedRun, groups: Sequence[str]) -> list[_Curve]:
+    end_s = run.utilisation.bin_s * max((len(values) for values in run.utilisation.groups.values()), default=0)
+    curves = []
+    for index, group in enumerate(groups):
+        changes = [(at_s, float(batch)) for at_s, name, batch in run.schedule if name == group]
+        steps: list[tuple[float, float]] = []
+        for at_s, batch in changes:
+            steps += [(at_s, steps[-1][1])] if steps else []
+            steps.append((at_s, batch))
+        if steps:
+            steps.append((max(end_s, steps[-1][0]), steps[-1][1]))
+        curves.append(_Curve(index, steps))
+    return curves
+
+
+def _colour(name: str) -> int:
+    return ALGORITHMS.index(name)
+
+
+def _lines(label: str, curves: Sequence[_Curve], unit: str) -> Element:
+    """Curves over an axis from zero."""
+    x_end = nice_above(max((x for curve in curves for x, _ in curve.points), default=1.0) or 1.0)
+    y_end = nice_above(max((y for curve in curves for _, y in curve.points), default=1.0) or 1.0)
+    x_axis, y_axis = LinearAxis(low=0.0, high=x_end), LinearAxis(low=0.0, high=y_end)
+    ticks = ((x_axis.at(tick), f"{tick:g} {unit}".strip()) for tick in x_axis.ticks(6))
+    parts = list(gridlines(ticks, _TOP, _FLOOR))
+    parts += levels((height_of(y_axis, tick, _TOP, _FLOOR), f"{tick:g}") for tick in y_axis.ticks())
+    for curve in curves:
+        places = [(1000 * x_axis.at(x), 1000 * (1 - y_axis.at(y))) for x, y in curve.points]
+        if len(places) > 1:
+            path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+            parts.append(stretched(path, _TOP, _FLOOR, class_=f"curve line-{curve.colour}"))
+        elif places:
+            x, y = curve.points[0]
+            parts.append(
+                element(
+                    "circle",
+                    cx=percent(x_axis.at(x)),
+                    cy=height_of(y_axis, y, _TOP, _FLOOR),
+                    r=3,
+                    class_=f"part-{curve.colour}",
+                )
+            )
+    return picture(label, _FLOOR + 40, parts)

@@ -1,0 +1,204 @@
+"""The paper's claims, and this project's targets, judged by the runs of a study."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from scipy.stats import t as student
+
+from perfguard.records.facts import Fact, fact
+from perfguard.study.hogbatch.evidence import HogbatchEvidence, TrainedRun
+from perfguard.study.shapes.shape import ShapeOutcome
+
+CPU_SHARES: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "covtype": {"hogbatch": (0.99, 0.96), "adaptive": (0.78, 0.52)},
+    "w8a": {"hogbatch": (0.98, 0.98), "adaptive": (0.77, 0.55)},
+    "delicious": {"hogbatch": (0.855, 0.98), "adaptive": (0.705, 0.60)},
+    "real-sim": {"hogbatch": (0.99, 0.98), "adaptive": (0.81, 0.53)},
+}
+"""The paper's part of the updates that the CPU makes, on its server (K80) and in the cloud (V100), from its bars."""
+
+FASTEST = 0.65  # Target: time to the loss over PyTorch's best
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """A geometric mean over seeds, with its interval."""
+
+    factor: float
+    lower: float
+    upper: float
+    seeds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One claim on one shape, judged."""
+
+    shape: str
+    outcome: ShapeOutcome
+    claim: Fact
+
+
+def ratio_of(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
+    """Numerator over denominator, by Student's t over the log-ratios of the seeds; None for fewer than two."""
+    logs = [math.log(numerator / denominator) for numerator, denominator in pairs if numerator > 0 and denominator > 0]
+    if len(logs) < 2:
+        return None
+    centre = statistics.fmean(logs)
+    half = float(student.ppf((1 + LEVEL) / 2, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return Ratio(factor=math.exp(centre), lower=math.exp(centre - half), upper=math.exp(centre + half), seeds=len(logs))
+
+
+def time_ratio(evidence: HogbatchEvidence, shape: str, algorithm: str, other: str, loss: float) -> Ratio | None:
+    """Seconds to a loss over those of another algorithm, seed by seed; None where a run did not reach it."""
+    own, others = evidence.raced(shape, algorithm), evidence.raced(shape, other)
+    by_seed = {run.seed: run.time_to(loss) for run in others}
+    pairs = [(run.time_to(loss), by_seed.get(run.seed)) for run in own]
+    if any(one is None or two is None for one, two in pairs):
+        return None
+    return ratio_of([(one, two) for one, two in pairs if one is not None and two is not None])
+
+
+def claims_of(evidence: HogbatchEvidence) -> list[Claim]:
+    """Every claim on every shape."""
+    return [claim for shape in evidence.shapes for claim in _of_shape(evidence, shape)]
+
+
+def _of_shape(evidence: HogbatchEvidence, shape: str) -> list[Claim]:
+    return [
+        _fastest(evidence, shape),
+        *_sooner(evidence, shape),
+        _epochs(evidence, shape),
+        _balance(evidence, shape),
+        _utilisation(evidence, shape),
+        *_simulation(evidence, shape),
+    ]
+
+
+def _fastest(evidence: HogbatchEvidence, shape: str) -> Claim:
+    """Target: the fastest algorithm needs at most 0.65 of PyTorch's time."""
+    target = evidence.targets.get(shape, math.nan)
+    ratios = {
+        name: found
+        for name in ("cpu", "hogbatch", "adaptive")
+        if (found := time_ratio(evidence, shape, name, "pytorch", target)) is not None
+    }
+    if not ratios:
+        return Claim(
+            shape=shape,
+            outcome=ShapeOutcome.NOT_MEASURED,
+            claim=fact("hogbatch.against_pytorch", algorithm="none", target=FASTEST),
+        )
+    name = min(ratios, key=lambda each: ratios[each].factor)
+    found = ratios[name]
+    outcome = _below(found, FASTEST)
+    return Claim(
+        shape=shape,
+        outcome=outcome,
+        claim=fact("hogbatch.against_pytorch", algorithm=name, target=FASTEST, **_values(found)),
+    )
+
+
+def _sooner(evidence: HogbatchEvidence, shape: str) -> list[Claim]:
+    """Paper: with both devices the loss is reached sooner than with either alone."""
+    target, found = evidence.targets.get(shape, math.nan), []
+    for algorithm in ("hogbatch", "adaptive"):
+        for alone in ("cpu", "large"):
+            ratio = time_ratio(evidence, shape, algorithm, alone, target)
+            values = _values(ratio) if ratio else {}
+            claim = fact("hogbatch.sooner", algorithm=algorithm, alone=alone, **values)
+            outcome = _below(ratio, 1.0) if ratio else ShapeOutcome.NOT_MEASURED
+            found.append(Claim(shape=shape, outcome=outcome, claim=claim))
+    return found
+
+
+def _epochs(evidence: HogbatchEvidence, shape: str) -> Claim:
+    """Paper: hogwild needs the fewest epochs, then adaptive, hogbatch, large batches."""
+    target = evidence.targets.get(shape, math.nan)
+    order = ("cpu", "adaptive", "hogbatch", "large")
+    medians = {name: _median([run.epochs_to(target) for run in evidence.raced(shape, name)]) for name in order}
+    values: dict[str, Any] = {f"{name}_epochs": medians[name] for name in order}
+    claim = fact("hogbatch.epochs", **values)
+    known = [medians[name] for name in order]
+    if any(value is None for value in known[:2]):
+        return Claim(shape=shape, outcome=ShapeOutcome.NOT_MEASURED, claim=claim)
+    reached = [math.inf if value is None else value for value in known]
+    is_ordered = all(one <= two * 1.05 for one, two in pairwise(reached))
+    return Claim(shape=shape, outcome=_decided(is_ordered), claim=claim)
+
+
+def _balance(evidence: HogbatchEvidence, shape: str) -> Claim:
+    """Paper: the CPU makes nearly all updates in hogbatch, and far fewer in adaptive."""
+    shares = {
+        name: _median([_share(run, "cpu") for run in evidence.raced(shape, name)]) for name in ("hogbatch", "adaptive")
+    }
+    paper = CPU_SHARES.get(shape, {})
+    claim = fact(
+        "hogbatch.balance",
+        hogbatch_share=shares["hogbatch"],
+        adaptive_share=shares["adaptive"],
+        paper_hogbatch=paper.get("hogbatch", ()),
+        paper_adaptive=paper.get("adaptive", ()),
+    )
+    if shares["hogbatch"] is None or shares["adaptive"] is None:
+        return Claim(shape=shape, outcome=ShapeOutcome.NOT_MEASURED, claim=claim)
+    nearer = abs(shares["adaptive"] - 0.5) < abs(shares["hogbatch"] - 0.5)
+    return Claim(shape=shape, outcome=_decided(nearer), claim=claim)
+
+
+def _utilisation(evidence: HogbatchEvidence, shape: str) -> Claim:
+    """Paper: adaptive uses the devices no better than hogbatch."""
+    busy = {
+        name: _median([statistics.fmean(run.busy.values()) for run in evidence.raced(shape, name) if run.busy])
+        for name in ("hogbatch", "adaptive")
+    }
+    claim = fact("hogbatch.utilisation", hogbatch_share=busy["hogbatch"], adaptive_share=busy["adaptive"])
+    if busy["hogbatch"] is None or busy["adaptive"] is None:
+        return Claim(shape=shape, outcome=ShapeOutcome.NOT_MEASURED, claim=claim)
+    return Claim(shape=shape, outcome=_decided(busy["adaptive"] <= busy["hogbatch"] + 0.01), claim=claim)
+
+
+def _simulation(evidence: HogbatchEvidence, shape: str) -> list[Claim]:
+    """Target: the simulator is within 5 % of the shares and 10 % of the epoch times of live runs."""
+    found = []
+    for algorithm in ("hogbatch", "adaptive"):
+        runs = [run for run in evidence.raced(shape, algorithm) if run.simulated_epoch_s > 0]
+        shares = _median([abs(run.simulated_shares["cpu"] - _share(run, "cpu")) for run in runs])
+        times = _median([abs(run.simulated_epoch_s / run.epoch_s - 1) for run in runs])
+        claim = fact("hogbatch.simulated", algorithm=algorithm, share_difference=shares, epoch_ratio=times)
+        outcome = ShapeOutcome.NOT_MEASURED
+        if shares is not None and times is not None:
+            outcome = _decided(shares <= 0.05 and times <= 0.10)
+        found.append(Claim(shape=shape, outcome=outcome, claim=claim))
+    return found
+
+
+def _share(run: TrainedRun, group: str) -> float:
+    total = sum(run.updates.values())
+    return run.updates.get(group, 0) / total if total else math.nan
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known and len(known) * 2 > len(values) else None
+
+
+def _below(ratio: Ratio, limit: float) -> ShapeOutcome:
+    if ratio.upper <= limit:
+        return ShapeOutcome.HOLDS
+    return ShapeOutcome.FAILS if ratio.lower > limit else ShapeOutcome.OPEN
+
+
+def _decided(holds: bool) -> ShapeOutcome:  # noqa: FBT001 - a value
+    return ShapeOutcome.HOLDS if holds else ShapeOutcome.FAILS
+
+
+def _values(ratio: Ratio) -> dict[str, Any]:
+    return {"factor": ratio.factor, "lower": ratio.lower, "upper": ratio.upper}
