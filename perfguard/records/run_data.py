@@ -10,7 +10,7 @@ import math
 import statistics
 from array import array
 from bisect import insort
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -77,6 +77,9 @@ _OTHER_COMPARISONS = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
 """Relocated arms and the anchor: their blocks are no part of a case's effect."""
 
 
+_MOST_USES = 120
+
+
 @dataclass(slots=True)
 class TrainingData:
     """What is known of heterogeneous training so far."""
@@ -84,7 +87,7 @@ class TrainingData:
     planned: TrainingPlanned
     trained: TrainedOn | None = None
     epochs: list[TrainingEpoch] = field(default_factory=list)
-    use: TrainingUse | None = None  # The latest
+    uses: deque[TrainingUse] = field(default_factory=lambda: deque(maxlen=_MOST_USES))  # The latest, oldest first
     outcome: TrainingOutcome | None = None
 
 
@@ -262,7 +265,7 @@ class RunData:
             case TrainingEpoch():
                 self.training.epochs.append(event)
             case TrainingUse():
-                self.training.use = event
+                self.training.uses.append(event)
             case TrainingOutcome():
                 self.training.outcome = event
 

@@ -10,6 +10,7 @@ from textual.widget import Widget
 
 from perfguard.tui.drawing.plots import EffectAxis, plot_ecdf, plot_pairs
 from perfguard.tui.drawing.spans import EMPTY, UNICODE, Glyphs, Line, Role, Span, line, shortened
+from perfguard.tui.drawing.training import training_lines
 from perfguard.tui.drawing.verdicts import is_worth_a_look
 from perfguard.tui.screens.base import ViewScreen
 from perfguard.tui.tables.cases import axis_for, case_lines, forest_table, live_table
@@ -61,8 +62,16 @@ class LiveScreen(_CaseScreen):
         """Cases, and the selected one beside or below."""
         yield Container(self.table, self.detail, classes="body beside")
 
+    def update_body(self, *, resort: bool) -> None:
+        """Show the cases; a run that trains has none, and all the room for itself."""
+        self.table.display = self.session.view.training is None
+        super().update_body(resort=resort)
+
     def draw_detail(self, width: int, height: int) -> list[Line]:
-        """Everything about the selected case."""
+        """Everything about the selected case, or about a run that trains."""
+        training = self.session.view.training
+        if training is not None:
+            return training_lines(training, width, height, self.glyphs)
         case = self.session.case
         if case is None:
             return [line(Span("no case is selected", Role.MUTED))]

@@ -17,6 +17,7 @@ from perfguard.records.events import Event
 from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.run_data import CaseBlock, RunData
+from perfguard.records.training import TrainingOutcome, TrainingPlanned, TrainingUse
 from perfguard.records.verdict import GateOutcome, Outcome, Policy
 from perfguard.units import printable
 from perfguard.watch.sources.event_tail import SeenEvent
@@ -30,6 +31,7 @@ from perfguard.watch.view.run_view import (
     Progress,
     RunState,
     RunView,
+    TrainingView,
 )
 
 if TYPE_CHECKING:
@@ -244,6 +246,7 @@ class WatchedRun:
             is_identical=data.is_identical,
             progress=self._progress(state, now_wall, rounds_planned, timing),
             cases=self._case_rows(timing),
+            training=self._training(),
             outcome=end.outcome if end else None,
             exit_code=end.exit_code if end else None,
             reasons=end.reasons if end else (),
@@ -252,6 +255,14 @@ class WatchedRun:
             log=self._lines,
             steal_ratio=data.steal_ratio,
             control_ratio=data.control_ratio,
+        )
+
+    def _training(self) -> TrainingView | None:
+        known = self.data.training
+        if known is None:
+            return None
+        return TrainingView(
+            planned=known.planned, trained=known.trained, epochs=tuple(known.epochs), uses=tuple(known.uses)
         )
 
     def _case(self, case_id: str) -> WatchedCase:
@@ -324,6 +335,9 @@ def level_of(event: Event) -> Level | None:
             ev.SampleTimed()
             | ev.ControlTimed()
             | ev.CaseFinished()
+            | TrainingPlanned()
+            | TrainingUse()
+            | TrainingOutcome()
             | ev.ArmsCompared(identical=False)
             | ev.StepsCounted(changes=())
         ):

@@ -13,6 +13,7 @@ from perfguard.records.facts import Fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCountChange
+from perfguard.records.training import TrainedOn, TrainingEpoch, TrainingPlanned, TrainingUse
 
 Level = Literal["info", "warning", "error"]  # How grave a line of the log is
 
@@ -102,6 +103,21 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingView:
+    """A run of heterogeneous training."""
+
+    planned: TrainingPlanned
+    trained: TrainedOn | None  # None until all workers are ready
+    epochs: tuple[TrainingEpoch, ...]
+    uses: tuple[TrainingUse, ...]  # The latest ones, oldest first
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups of workers that train."""
+        return tuple(dict.fromkeys(place.group for place in self.planned.workers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """Everything that a screen shows of a run, except the curves of one case. Equal views need no repaint."""
 
@@ -115,6 +131,7 @@ class RunView:
     is_identical: bool | None = None  # Whether both arms hash identical; None before it was found out
     progress: Progress | None = None  # How far it is; None before the first event
     cases: tuple[CaseView, ...] = ()  # In the order of the suite
+    training: TrainingView | None = None  # Of a run that trains instead of measuring cases
     outcome: str | None = None  # Value of GateOutcome, `measured` or `interrupted`; None while it runs
     exit_code: int | None = None  # Exit code of the command; None while it runs
     reasons: tuple[Fact, ...] = ()  # What the run concluded
