@@ -105,7 +105,7 @@ def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
             coordinator,
             transport,
             lambda: time.monotonic() - began,
-            Listener(happened=keeper.happened, used=follower.used, wants_stop=follower.wants_stop),
+            Listener(happened=keeper.happened, used=keeper.used, wants_stop=follower.wants_stop),
         )
         ending = drive.run(ready)
         at_s = time.monotonic() - began
@@ -204,6 +204,10 @@ class _Keeper:
         )
         state = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         self.latest = (coordinator.snapshot(happening.at_s), state)
+
+    def used(self, at_s: float, groups: Mapping[str, GroupUse]) -> None:
+        """Tell of what groups do, and write a checkpoint while they do it."""
+        self.follower.used(at_s, groups)
         if time.monotonic() - self.kept_at >= _CHECKPOINT_S:
             self.keep_last()
 

@@ -11,6 +11,7 @@ from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.profile import ProfiledCase
 from perfguard.records.steps.projection import CaseProjection
+from perfguard.records.training import Training
 from perfguard.records.verdict import GateResult, Outcome, Verdict
 from perfguard.report.case_history import changes_text, histories_of
 from perfguard.report.culprits import CulpritLine, change_text, culprit_lines, step_text
@@ -29,6 +30,7 @@ from perfguard.report.html.tables import (
     profiled_table,
     signals_table,
 )
+from perfguard.report.html.training import mark_of_training, training_charts, training_tables
 from perfguard.report.lines import error_rate_of, notes_of, signal_lines, unchanged_lines
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.rows import MARKS, CaseRow, Mark, case_rows, mark_of_run
@@ -93,10 +95,14 @@ class RunSection:
     cases: tuple[CaseSection, ...]  # Each with its evidence, what needs a look first
     arms: Table | None  # Both sides; None where none was started
     notes: tuple[str, ...]  # What the reader should know
+    charts: tuple[Chart, ...] = ()  # Of a run that trains
+    tables: tuple[Table, ...] = ()  # Likewise
 
 
 def run_section(content: RunContent, *, number: int = 1) -> RunSection:
     """A run as a page shows it; `number` is its place on the page, from 1."""
+    if content.training is not None:
+        return _training_section(content, content.training, number)
     result, profile = content.result, content.profile
     verdicts = result.gate.verdicts if result and result.gate else ()
     rows = case_rows(sorted(verdicts, key=lambda verdict: list(MARKS).index(verdict.outcome)))
@@ -146,6 +152,32 @@ def run_section(content: RunContent, *, number: int = 1) -> RunSection:
             for note in (*(notes_of(result) if result else ()), *(profile.notes if profile else ()))
             if result is None or note != result.error_rate
         ),
+    )
+
+
+def _training_section(content: RunContent, found: Training, number: int) -> RunSection:
+    return RunSection(
+        anchor=f"run-{number}",
+        content=content,
+        mark=mark_of_training(found),
+        sentence=describe_all(found.reasons),
+        culprits=(),
+        error_rate="",
+        facts=(
+            *_facts(content),
+            ("exit code", str(found.exit_code)),
+            ("machine", f"{found.machine} [{found.machine_id}]"),
+            ("algorithm", found.planned.config.algorithm),
+            ("data", found.planned.config.data.source),
+        ),
+        problems=content.problems,
+        forest=None,
+        cases_table=None,
+        cases=(),
+        arms=None,
+        notes=tuple(map(describe, found.notes)),
+        charts=tuple(training_charts(found)),
+        tables=tuple(training_tables(found)),
     )
 
 
@@ -249,6 +281,8 @@ def verdict_of(content: RunContent) -> str:
     """A GateOutcome, `measured`, `profiled`, `interrupted` or `nothing to show`."""
     if content.profile is not None:
         return "profiled"
+    if content.training is not None:
+        return mark_of_training(content.training).word
     return content.result.verdict if content.result else "nothing to show"
 
 

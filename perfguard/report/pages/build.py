@@ -13,6 +13,7 @@ from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.config import LoadedConfig
 from perfguard.errors import MeasurementError, PerfguardError, StoreError
 from perfguard.gate.show import rejudge_run
+from perfguard.host.identity import machine_line
 from perfguard.records.events import Event, OpsCompared
 from perfguard.records.facts import fact
 from perfguard.records.result import RunResult
@@ -26,6 +27,7 @@ from perfguard.report.html.page import look, render_report
 from perfguard.report.messages.catalog import describe
 from perfguard.report.pages.raw_files import arm_facts, raw_files
 from perfguard.report.terminal.fingerprint import render_fingerprint
+from perfguard.runner.training import training_of
 from perfguard.store.artifacts import RESULT_NAME, parse_result
 from perfguard.watch.past_runs import read_history
 from perfguard.watch.sources.event_sources import EVENTS_FILE, host_of, read_attribution, read_beside
@@ -74,7 +76,8 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
     data = RunData.of(events)
     start = data.start
     profile = _profile(folder, problems)
-    is_profile = profile is not None or (start is not None and start.mode == "profile")
+    training = training_of(data, machine=_machine_line(folder)) if data.training is not None and start else None
+    is_profile = profile is not None or training is not None or (start is not None and start.mode == "profile")
     if events and data.end is None and profile is None:
         problems.append("the recording has no end: the run was killed, or is still measuring")
     result = None if is_profile else _result(folder, problems)
@@ -83,7 +86,7 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
         problems.append("the recording holds no start of a run, so nothing can be judged")
     elif is_rejudged:
         result = _judged(loaded, folder, events, problems)
-    if is_profile and profile is None:
+    if is_profile and profile is None and training is None:
         problems.append("profile.json is missing or damaged, so nothing that was profiled can be shown")
     return RunContent(
         run_id=folder.name,
@@ -92,6 +95,7 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
         is_rejudged=is_rejudged and result is not None,
         result=result,
         profile=profile,
+        training=training,
         evidence=_evidence(data, problems),
         attributions=_attributions(folder, events, problems),
         history=_history(loaded, data) if with_history and not is_profile else None,
@@ -221,6 +225,11 @@ def _history(loaded: LoadedConfig, data: RunData) -> History | None:
         return read_history(loaded, frozenset(data.case_ids))
     except PerfguardError:
         return None
+
+
+def _machine_line(folder: Path) -> str:
+    found = host_of(folder)
+    return machine_line(found) if found is not None else "unknown machine"
 
 
 def _machine(folder: Path) -> str:

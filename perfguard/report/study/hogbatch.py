@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard.codec import to_builtins, to_json
 from perfguard.report.escaping import escape
-from perfguard.report.html.charts import Chart, LinearAxis, Table, cells, gridlines, height_of, levels, mark_cell
+from perfguard.report.html.charts import Chart, Table, cells, mark_cell
+from perfguard.report.html.curves import Curve, curves_picture
 from perfguard.report.html.page import render_page
-from perfguard.report.html.svg import Element, element, percent, picture, stretched
+from perfguard.report.html.training import batch_curves
 from perfguard.report.messages.catalog import describe
 from perfguard.report.rows import Number
-from perfguard.report.scales import nice_above
 from perfguard.report.study.page import Section
 from perfguard.report.study.rows import OUTCOMES
 from perfguard.store.files import write_text
@@ -23,7 +22,6 @@ from perfguard.study.hogbatch.evidence import ALGORITHMS, HogbatchEvidence, Trai
 from perfguard.study.shapes.shape import ShapeOutcome
 from perfguard.units import format_seconds, format_share, printable
 
-_TOP, _FLOOR = 14.0, 210.0  # Pixels of a chart
 _RANGES = (0.01, 0.05, 0.10)  # Parts of the loss range that a run may still be above its end
 _NAMES = {
     "pytorch": "PyTorch, one process",
@@ -226,12 +224,6 @@ def _right(text: str) -> Number | str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Curve:
-    colour: int
-    points: Sequence[tuple[float, float]]
-
-
 def _loss_charts(evidence: HogbatchEvidence, shape: str) -> Iterator[Chart]:
     """Normalised loss, by time and by epochs; one line a run."""
     raced = {name: evidence.raced(shape, name) for name in _algorithms(evidence, shape)}
@@ -243,7 +235,7 @@ def _loss_charts(evidence: HogbatchEvidence, shape: str) -> Iterator[Chart]:
     legend = tuple((f"key-part part-{_colour(name)}", _NAMES[name]) for name in raced)
     for title, unit in (("Loss by time of training", "s"), ("Loss by epochs", "")):
         curves = [
-            _Curve(
+            Curve(
                 _colour(name), [((p.trained_s if unit else float(p.epoch)), (p.loss - low) / span) for p in run.points]
             )
             for name, runs in raced.items()
@@ -252,7 +244,7 @@ def _loss_charts(evidence: HogbatchEvidence, shape: str) -> Iterator[Chart]:
         yield Chart(
             kind="study-loss",
             title=title,
-            figure=_lines(f"{shape}, {title.lower()}", curves, unit),
+            figure=curves_picture(f"{shape}, {title.lower()}", curves, unit),
             legend=legend,
             note="0 is the lowest loss of all runs, 1 the highest.",
         )
@@ -268,65 +260,29 @@ def _use_charts(evidence: HogbatchEvidence, shape: str) -> Iterator[Chart]:
         groups = list(run.utilisation.groups)
         legend = tuple((f"key-part part-{index}", group) for index, group in enumerate(groups))
         use = [
-            _Curve(index, [((at + 0.5) * run.utilisation.bin_s, value) for at, value in enumerate(values)])
+            Curve(index, [((at + 0.5) * run.utilisation.bin_s, value) for at, value in enumerate(values)])
             for index, values in enumerate(run.utilisation.groups.values())
         ]
         yield Chart(
             kind="study-use",
             title=f"{_NAMES[name]}: busy part of the time",
-            figure=_lines(f"{shape}, {name}: utilisation", use, "s"),
+            figure=curves_picture(f"{shape}, {name}: utilisation", use, "s"),
             legend=legend,
         )
         if name == "adaptive":
             yield Chart(
                 kind="study-batches",
                 title=f"{_NAMES[name]}: examples of a request",
-                figure=_lines(f"{shape}, {name}: batches", _batches(run, groups), "s"),
+                figure=curves_picture(
+                    f"{shape}, {name}: batches", batch_curves(run.schedule, groups, _end_of(run)), "s"
+                ),
                 legend=legend,
             )
 
 
-def _batches(run: TrainedRun, groups: Sequence[str]) -> list[_Curve]:
-    end_s = run.utilisation.bin_s * max((len(values) for values in run.utilisation.groups.values()), default=0)
-    curves = []
-    for index, group in enumerate(groups):
-        changes = [(at_s, float(batch)) for at_s, name, batch in run.schedule if name == group]
-        steps: list[tuple[float, float]] = []
-        for at_s, batch in changes:
-            steps += [(at_s, steps[-1][1])] if steps else []
-            steps.append((at_s, batch))
-        if steps:
-            steps.append((max(end_s, steps[-1][0]), steps[-1][1]))
-        curves.append(_Curve(index, steps))
-    return curves
+def _end_of(run: TrainedRun) -> float:
+    return run.utilisation.bin_s * max((len(values) for values in run.utilisation.groups.values()), default=0)
 
 
 def _colour(name: str) -> int:
     return ALGORITHMS.index(name)
-
-
-def _lines(label: str, curves: Sequence[_Curve], unit: str) -> Element:
-    """Curves over an axis from zero."""
-    x_end = nice_above(max((x for curve in curves for x, _ in curve.points), default=1.0) or 1.0)
-    y_end = nice_above(max((y for curve in curves for _, y in curve.points), default=1.0) or 1.0)
-    x_axis, y_axis = LinearAxis(low=0.0, high=x_end), LinearAxis(low=0.0, high=y_end)
-    ticks = ((x_axis.at(tick), f"{tick:g} {unit}".strip()) for tick in x_axis.ticks(6))
-    parts = list(gridlines(ticks, _TOP, _FLOOR))
-    parts += levels((height_of(y_axis, tick, _TOP, _FLOOR), f"{tick:g}") for tick in y_axis.ticks())
-    for curve in curves:
-        places = [(1000 * x_axis.at(x), 1000 * (1 - y_axis.at(y))) for x, y in curve.points]
-        if len(places) > 1:
-            path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-            parts.append(stretched(path, _TOP, _FLOOR, class_=f"curve line-{curve.colour}"))
-        elif places:
-            x, y = curve.points[0]
-            parts.append(
-                element(
-                    "circle",
-                    cx=percent(x_axis.at(x)),
-                    cy=height_of(y_axis, y, _TOP, _FLOOR),
-                    r=3,
-                    class_=f"part-{curve.colour}",
-                )
-            )
-    return picture(label, _FLOOR + 40, parts)

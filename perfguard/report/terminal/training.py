@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _MOST_EPOCHS = 12  # Rows of the table of epochs; the others are in training.json
-_KINDS = {Kind.HOGWILD: "updates the shared model without locks", Kind.REPLICA: "trains a copy, merged by {merge}"}
+_KINDS = {
+    Kind.HOGWILD: "updates the shared model without locks",
+    Kind.REPLICA: "trains a copy, merged by {merge}",
+    Kind.STREAM: "trains by torch.optim.SGD",
+}
 
 
 def render_training(found: Training) -> list[RenderableType]:
@@ -56,13 +60,13 @@ def render_balances(found: Mapping[str, Balance]) -> list[RenderableType]:
 def started_line(on: TrainedOn) -> str:
     """`training 294,407 parameters on 20,000 examples; cpu: CPU, large: NVIDIA H100`."""
     devices = ", ".join(f"{name}: {device}" for name, device in on.devices.items())
-    return printable(f"training {on.parameters:,} parameters on {format_count(on.examples, 'example')}; {devices}")
+    return printable(f"training {on.parameters:,} parameters on {on.examples:,} examples; {devices}")
 
 
 def use_line(use: TrainingUse, last: TrainingEpoch | None) -> str:
     """`epoch 3, loss 0.8123 · cpu 1,204 updates, batch 512, 97 % busy · large 31 updates, batch 1,024, 88 % busy`."""
     groups = [
-        f"{name} {format_count(group.updates, 'update')}, batch {group.batch:,}, {format_share(group.busy_ratio)} busy"
+        f"{name} {group.updates:,} updates, batch {group.batch:,}, {format_share(group.busy_ratio)} busy"
         for name, group in use.groups.items()
     ]
     epoch = "" if last is None else f"epoch {last.epoch}, loss {last.loss:.4f} · "
@@ -87,11 +91,11 @@ def _head(found: Training) -> list[str]:
     lines = [f"machine    {found.machine}", f"algorithm  {config.algorithm}"]
     if on is not None:
         kind = "sparse" if on.is_sparse else "dense"
-        size = f"{format_count(on.examples, 'example')}, {on.features:,} {kind} features, {on.classes:,} "
+        size = f"{on.examples:,} examples, {on.features:,} {kind} features, {on.classes:,} "
         lines.append(f"data       {config.data.source}: {size}{'labels' if on.is_multilabel else 'classes'}")
         lines.append(f"model      {_model(found)}, {on.parameters:,} parameters; torch {on.torch}")
     lines += [
-        f"{name:<10} {_group(found, name)}" for name in dict.fromkeys(each.group for each in found.planned.workers)
+        f"{name:<10} {group_text(found, name)}" for name in dict.fromkeys(each.group for each in found.planned.workers)
     ]
     return [printable(line) for line in lines]
 
@@ -103,7 +107,8 @@ def _model(found: Training) -> str:
     return f"{format_count(model.layers, 'hidden layer')} of {model.width:,}, {model.activation.value}"
 
 
-def _group(found: Training, name: str) -> str:
+def group_text(found: Training, name: str) -> str:
+    """`2 workers on CPU (CPU 0-1), updates the shared model without locks`."""
     group: GroupConfig = found.planned.config.groups[name]
     own = [each for each in found.planned.workers if each.group == name]
     cpus = sorted({cpu for each in own for cpu in each.cpus})

@@ -9,7 +9,7 @@ from itertools import pairwise
 from perfguard.records.training import GroupUse, TrainingEpoch
 from perfguard.report.terminal.training import shares_of
 from perfguard.tui.drawing.grid import NO_ROOM, Canvas, Grid, position, sparkline
-from perfguard.tui.drawing.spans import EMPTY, Glyphs, Line, Role, Span, line, shortened
+from perfguard.tui.drawing.spans import EMPTY, Glyphs, Line, Role, Span, fitted, line, shortened, width_of
 from perfguard.units import format_seconds, format_share
 from perfguard.watch.view.run_view import TrainingView
 
@@ -32,7 +32,7 @@ def training_lines(training: TrainingView, width: int, height: int, glyphs: Glyp
     room = height - len(lines) - 1
     if room >= _LEAST_PLOT and len(training.epochs) > 1:
         lines += [EMPTY, *plot_loss(training.epochs, config.target_loss, width, min(room, 18), glyphs)]
-    return lines
+    return [content if width_of(content) <= width else fitted(content, width) for content in lines]
 
 
 def _progress_line(training: TrainingView, width: int) -> Line:
