@@ -44,6 +44,9 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "pytorch": Algorithm(
         doc="torch.optim.SGD in one process, for comparison", kinds=frozenset({Kind.STREAM}), make_policy=_fixed
     ),
+    "ddp": Algorithm(
+        doc="DistributedDataParallel over gloo, for comparison", kinds=frozenset({Kind.DDP}), make_policy=_fixed
+    ),
     "cpu": Algorithm(doc="hogwild workers alone", kinds=frozenset({Kind.HOGWILD}), make_policy=_fixed),
     "large": Algorithm(doc="replicas with large batches alone", kinds=frozenset({Kind.REPLICA}), make_policy=_fixed),
     "hogbatch": Algorithm(doc="both, with fixed batches (CPU+GPU Hogbatch)", kinds=_ALL, make_policy=_fixed),

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from perfguard.hetero.coordinator import BatchChanged, Coordinator, EpochEnded, Happening, Reaction
 from perfguard.hetero.messages import FromWorker, Range, Report, ScheduleWork, Task, ToWorker, WorkerLost
+from perfguard.hetero.replay import Heard
 from perfguard.records.training import Ending, GroupUse, Pace, Utilisation
 
 _TICK_S = 0.25  # How often the coordinator looks at the time
@@ -135,6 +136,7 @@ class Drive:
     busy: BusyTime = field(init=False)
     paces: Paces = field(default_factory=Paces)
     schedule: list[tuple[float, str, int]] = field(default_factory=list)  # Changes of batches
+    record: list[Heard] | None = None  # Takes what the coordinator hears, for a replay
     _told_s: float = 0.0
     _busy_before: dict[str, float] = field(default_factory=dict)
 
@@ -145,21 +147,29 @@ class Drive:
         """Train to the end, beginning with what the workers said while they were started."""
         coordinator, next_tick_s = self.coordinator, 0.0
         for message in ready:
-            self._apply(coordinator.receive(message, self.clock()))
+            self._hear(message, self.clock())
         while coordinator.ending is None:
             messages = self.transport.receive(max(0.0, next_tick_s - self.clock()))
             now_s = self.clock()
             for message in messages:
                 if isinstance(message, Report):
                     self._measure(message, now_s)
-                self._apply(coordinator.receive(message, now_s))
+                self._hear(message, now_s)
             if now_s >= next_tick_s:
                 next_tick_s = now_s + _TICK_S
-                stops = self.listener.wants_stop() and coordinator.ending is None
-                self._apply(coordinator.stop(now_s) if stops else coordinator.tick(now_s))
+                if self.listener.wants_stop() and coordinator.ending is None:
+                    self._apply(coordinator.stop(now_s))
+                else:
+                    self._hear(None, now_s)
                 self._tell(now_s)
         self._tell(self.clock(), is_last=True)
         return coordinator.ending
+
+    def _hear(self, message: FromWorker | None, now_s: float) -> None:
+        if self.record is not None:
+            self.record.append(Heard(at_s=now_s, message=message))
+        known = self.coordinator
+        self._apply(known.tick(now_s) if message is None else known.receive(message, now_s))
 
     def _measure(self, report: Report, now_s: float) -> None:
         group = self.coordinator.group_of(report.worker)

@@ -15,7 +15,8 @@ class Kind(str, Enum):
 
     HOGWILD = "hogwild"  # Each updates the shared model itself, without locks
     REPLICA = "replica"  # Each trains a copy on a large batch and merges it into the shared model
-    STREAM = "stream"  # One process trains by torch.optim.SGD, as a program without perfguard does: the baseline
+    STREAM = "stream"  # One process trains by torch.optim.SGD, as a program without perfguard does: a baseline
+    DDP = "ddp"  # As many ranks as threads train by DistributedDataParallel over gloo, one thread each: a baseline
 
 
 class Device(str, Enum):
@@ -114,8 +115,10 @@ class GroupConfig:
             raise ConfigError(
                 f"a {self.kind.value} group trains in shared memory, not on {self.device.value}; use kind = 'replica'"
             )
-        if self.kind is Kind.STREAM and self.workers not in (None, 1):
-            raise ConfigError(f"workers = {self.workers}: a stream is one process; give it more threads")
+        if self.kind in (Kind.STREAM, Kind.DDP) and self.workers not in (None, 1):
+            raise ConfigError(
+                f"workers = {self.workers}: a {self.kind.value} group is one worker; give it more threads"
+            )
         if self.is_remote and (self.kind is not Kind.REPLICA or self.merge is not Merge.DELTA):
             raise ConfigError(
                 "workers on other hosts are replicas whose changes are added; use kind = 'replica', merge = 'delta'"

@@ -64,7 +64,7 @@ class Processes:
         for place in places:
             reader, writer = context.Pipe(duplex=False)
             process = context.Process(
-                target=_begin, args=(self._parent, main, place, PipeChannel(reader, theirs), given), daemon=True
+                target=_begin, args=(self._parent, main, place, PipeChannel(reader, theirs), given), daemon=False
             )
             process.start()
             reader.close()

@@ -19,6 +19,7 @@ from perfguard.errors import HostUnfitError, MeasurementError, StoreError, Usage
 from perfguard.hetero.algorithms import limits_of, make_policy
 from perfguard.hetero.child.checkpoints import read_checkpoint, write_checkpoint
 from perfguard.hetero.child.data import Examples, open_examples, prepare
+from perfguard.hetero.child.ddp import Ddp
 from perfguard.hetero.child.models import build_model, loss_sum
 from perfguard.hetero.child.processes import PipeChannel, Processes
 from perfguard.hetero.child.remote import RemoteChannel, RemoteModel, Remotes, joined, listening, parse_address
@@ -221,20 +222,22 @@ class _Keeper:
 def work(place: WorkerPlace, channel: PipeChannel, given: _Given) -> None:
     """A worker's process."""
     group = given.config.groups[place.group]
-    torch.set_num_threads(group.threads)
+    torch.set_num_threads(1 if group.kind is Kind.DDP else group.threads)
     try:
-        worker = _worker(group, given.devices[place.group], given)
+        worker = _worker(group, given.devices[place.group], given, place.cpus)
     except Exception as error:  # noqa: BLE001 - of a device, say; the others go on
         channel.send(WorkerLost(worker=place.name, reason=f"{type(error).__name__}: {error}"[:500]))
         return
     serve(place.name, worker, channel)
 
 
-def _worker(group: GroupConfig, device: Device, given: _Given) -> Worker:
+def _worker(group: GroupConfig, device: Device, given: _Given, cpus: Sequence[int]) -> Worker:
     examples = open_examples(given.data)
     sums = loss_sum(examples.shape)
     if group.kind is Kind.STREAM:
         return Stream(given.model, examples, sums)
+    if group.kind is Kind.DDP:
+        return Ddp(given.model, given.data, sums, cpus)
     if group.kind is Kind.HOGWILD:
         return Hogwild(given.model, examples, sums)
     own = copy.deepcopy(given.model)

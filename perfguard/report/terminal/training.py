@@ -21,6 +21,7 @@ _KINDS = {
     Kind.HOGWILD: "updates the shared model without locks",
     Kind.REPLICA: "trains a copy, merged by {merge}",
     Kind.STREAM: "trains by torch.optim.SGD",
+    Kind.DDP: "trains by DistributedDataParallel, a rank a CPU",
 }
 
 

@@ -187,3 +187,48 @@ def test_one_example_is_enough(tmp_path):
     run = Run(tmp_path, settings=one, algorithm="cpu")
     assert run.outcome.ending is Ending.EPOCHS
     assert sum(each.trained for each in run.outcome.counters.values()) == 3
+
+
+@pytest.mark.two_cpus
+@pytest.mark.parametrize("algorithm", ["pytorch", "ddp"])
+def test_a_baseline_trains_the_same_data(tmp_path, algorithm):
+    groups = """
+[groups.pytorch]
+kind = "stream"
+batch = 256
+updates = 8
+[groups.ddp]
+kind = "ddp"
+batch = 256
+updates = 8
+threads = 2
+"""
+    run = Run(tmp_path, settings=SETTINGS + groups, algorithm=algorithm)
+    assert run.outcome.ending is Ending.EPOCHS
+    assert run.epochs[-1].loss < 0.9 * run.epochs[0].loss
+    (counters,) = run.outcome.counters.values()
+    assert counters.trained == 3 * 4000
+    assert counters.updates == 3 * 125
+
+
+def test_ranks_of_ddp_train_like_one_process(tmp_path):
+    """Mean gradients of equal parts are the gradient of the whole batch."""
+    groups = (
+        SETTINGS.replace("examples = 4000", "examples = 2048")
+        + """
+[groups.pytorch]
+kind = "stream"
+batch = 256
+updates = 4
+[groups.ddp]
+kind = "ddp"
+batch = 256
+updates = 4
+threads = 2
+"""
+    )
+    losses = [
+        [epoch.loss for epoch in Run(tmp_path / name, settings=groups, algorithm=name).epochs]
+        for name in ("pytorch", "ddp")
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)

@@ -10,6 +10,7 @@ from perfguard.hetero.coordinator import Coordinator, EpochEnded, Goal, Member, 
 from perfguard.hetero.driving import BusyTime, Drive, Listener, Paces, wait_until_ready
 from perfguard.hetero.messages import ExecuteWork, Range, Report, ScheduleWork, Stop, Task, WorkerLost
 from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, BatchLimits, FixedBatches
+from perfguard.hetero.replay import replay
 from perfguard.records.training import Counters, Ending
 
 LIMITS = {"a": BatchLimits(initial=4, minimum=2, maximum=8), "b": BatchLimits(initial=10, minimum=5, maximum=20)}
@@ -178,3 +179,18 @@ def test_seconds_of_updates_and_of_examples_are_told_apart_where_batches_differ(
     part = Range(ticket=1, task=Task.TRAIN, start=0, stop=20)
     alike.add("a", part, Report(worker="a-0", ticket=1, loss=0.0, updates=2, busy_s=1.0), 1.0)
     assert (alike.paces()["a"].update_s, alike.paces()["a"].example_s) == (0.0, pytest.approx(0.05))
+
+
+def test_what_a_run_heard_gives_the_same_run_again():
+    def made():
+        plan = Plan(examples=60, members=MEMBERS, limits=LIMITS, loss_batch=30, goal=Goal(epochs=3), learning_rate=1.0)
+        return Coordinator(plan, AdaptiveBatches(LIMITS))
+
+    workers, happened, heard = Workers({"a-0": 0.1, "b-0": 0.02}), [], []
+    listener = Listener(happened=happened.append, used=lambda *_: None)
+    Drive(made(), workers, workers.clock, listener, record=heard).run(
+        [ScheduleWork(worker=each.name) for each in MEMBERS]
+    )
+    again = replay(made(), heard)
+    assert [each for reaction in again for each in reaction.happenings] == happened
+    assert [order for reaction in again for order in reaction.orders] == workers.orders

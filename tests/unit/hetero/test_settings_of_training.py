@@ -136,6 +136,7 @@ def test_each_algorithm_has_its_policy(config):
     made = {name: make_policy(dataclasses.replace(config, algorithm=name, beta=0.5), limits) for name in ALGORITHMS}
     assert {name: type(policy) for name, policy in made.items()} == {
         "pytorch": FixedBatches,
+        "ddp": FixedBatches,
         "cpu": FixedBatches,
         "large": FixedBatches,
         "hogbatch": FixedBatches,
