@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -89,6 +89,9 @@ proof-recipes: $(READY) ## Measure the optimized recipes of training steps, togg
 
 proof-tune: $(READY) ## Measure whether tune ends near the best of a full grid, in how much of its time (hours to days; resumes)
 	$(BIN)/python -m tests.proof.tune_against_grid $(ARGS)
+
+proof-hetero: $(READY) ## Measure what heterogeneous training's coordinator costs, and hogwild's scaling (some minutes, nothing else running)
+	$(BIN)/python -m tests.proof.heterogeneous_training $(ARGS)
 
 pictures: $(READY) ## Draw the pictures of the TUI's screens anew
 	$(BIN)/python -m tests.tui_pictures
