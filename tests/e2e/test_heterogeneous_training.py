@@ -54,6 +54,12 @@ def test_a_file_is_trained_on_and_the_run_is_shown_again_and_gone_on_from(traini
     assert found["epochs"][2]["loss"] < found["epochs"][0]["loss"]
     shown = training.run("show", "--format", "json")
     assert (shown.returncode, json.loads(shown.stdout)["epochs"]) == (0, found["epochs"])
+    balances = json.loads(training.run("hetero", "simulate", "--format", "json").stdout)
+    assert balances["live"]["shares"].keys() == balances["simulated"]["shares"].keys() == {"cpu", "large"}
+    assert balances["live"]["epoch_s"] > 0
+    written = training.run("report", "-o", "report.html")
+    assert written.returncode == 0, written.stderr
+    assert "Loss by seconds of training" in (training.path / "report.html").read_text(encoding="utf-8")
     again = trained(training, "--resume", "--epochs", "3")
     assert again["trained"]["resumed_epoch"] == 2
     assert [epoch["epoch"] for epoch in again["epochs"]] == [3]
@@ -83,6 +89,33 @@ def test_what_cannot_be_trained_is_said_in_a_sentence(training, arguments, code,
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("simulate",), 3, "no run is recorded"),
+        (("simulate", "--computer", "uc-mercd"), 2, "did you mean 'uc-merced'"),
+        (("simulate", "--computer", "aws-p3", "--preset", "digits"), 2, "a computer of the paper trains on covtype"),
+        (("simulate", "--preset", "w8a"), 2, "--preset belongs to --computer"),
+        (("work", "nowhere"), 2, "write HOST:PORT"),
+    ],
+)
+def test_what_cannot_be_simulated_or_joined_is_said_in_a_sentence(training, arguments, code, message):
+    done = training.run("hetero", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_computer_of_the_paper_is_simulated(training):
+    how = ("--computer", "uc-merced", "--preset", "delicious", "--epochs", "1", "--format", "json")
+    shares = {}
+    for algorithm in ("hogbatch", "adaptive"):
+        done = training.run("hetero", "simulate", *how, "--algorithm", algorithm)
+        assert done.returncode == 0, done.stderr
+        shares[algorithm] = json.loads(done.stdout)["simulated"]["shares"]["cpu"]
+    assert shares["adaptive"] < shares["hogbatch"]
 
 
 def test_a_corrupt_line_is_named_by_its_number(training):
