@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import time
 
+import psutil
 import pytest
 
 pytest.importorskip("torch")
@@ -128,23 +127,24 @@ def test_a_corrupt_line_is_named_by_its_number(training):
 def test_an_interrupted_run_keeps_its_epochs_and_leaves_no_process(training):
     process = training.start("hetero", "train", "train.toml", "--epochs", "1000000")
     events = _events_after(training, '"training_epoch"')
+    started = _descendants(process)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert '"outcome":"asked"' in events.read_text(encoding="utf-8")
     assert (events.parent / "checkpoint.pt").exists()
-    assert not _training_processes()
+    assert len(started) >= 2
+    assert _are_gone(started)
 
 
 def test_a_killed_run_takes_its_processes_along(training):
     process = training.start("hetero", "train", "train.toml", "--epochs", "1000000")
     _events_after(training, '"training_epoch"')
+    started = _descendants(process)
     process.kill()
     process.communicate(timeout=60)
-    until = time.monotonic() + 30
-    while _training_processes() and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not _training_processes()
+    assert len(started) >= 2
+    assert _are_gone(started)
     shown = training.run("show")
     assert shown.returncode == 3
     assert "the run was cut off" in shown.stdout
@@ -160,8 +160,10 @@ def _events_after(project, text):
     raise AssertionError(f"no event {text} in time")
 
 
-def _training_processes():
-    found = subprocess.run(
-        ["pgrep", "-f", "perfguard.hetero.child.main"], capture_output=True, text=True, check=False
-    ).stdout.split()
-    return [pid for pid in found if int(pid) != os.getpid()]
+def _descendants(process):
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def _are_gone(processes):
+    _, alive = psutil.wait_procs(processes, timeout=30)
+    return [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []

@@ -26,8 +26,8 @@ def main() -> None:
     except ImportError as error:
         text = f"training needs torch: {error}; install perfguard[hetero]"
         said = {"error": text, "exit_code": int(ExitCode.INFRASTRUCTURE)}
-    out.write(json.dumps(said) + "\n")
-    out.flush()
+    with out:
+        out.write(json.dumps(said) + "\n")
 
 
 if __name__ == "__main__":
