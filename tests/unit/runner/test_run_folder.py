@@ -42,7 +42,11 @@ from perfguard.records.steps.ops import (
     StepBalance,
     StepPhase,
 )
+from perfguard.records.training import TrainingPlanned
 from perfguard.runner.run_folder import RunFolder, read_events
+from tests.made_trainings import CONFIG, OUTCOME, TRAINED_ON, WORKERS
+from tests.made_trainings import epoch as training_epoch
+from tests.made_trainings import use as training_use
 
 MATMUL = OpKey(
     phase=StepPhase.BACKWARD,
@@ -146,6 +150,11 @@ EVENTS = (
         upper=None,
         reasons=(fact("verdict.effect", log_ratio=0.1, blocks=5),),
     ),
+    TrainingPlanned(config=CONFIG, workers=WORKERS),
+    TRAINED_ON,
+    training_epoch(1),
+    training_use(1),
+    OUTCOME,
     Noted(fact=fact("a.note")),
     RunFinished(outcome="pass", exit_code=0, reasons=(fact("gate.passed", cases=1, faster=("a", "b")),)),
 )
