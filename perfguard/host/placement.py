@@ -22,8 +22,8 @@ def select_cpus(
     """Choose the CPUs of a run.
 
     `cpus` is a CPU list that is taken as it stands, `0-3,8`. Without it: one NUMA node, the fastest class of cores, one
-    CPU of each, one core left to the system. Fewer `threads` than CPUs shrink the mask. `available` is this
-    process's affinity, read before torch was ever imported.
+    CPU of each, one core left to the system. Fewer `threads` than CPUs shrink the mask; more than a node has run on all
+    nodes, unless `numa` asks for one. `available` is this process's affinity, read before torch was ever imported.
 
     Raises:
         UsageError: A CPU is offline or not allowed, a node has none, or more threads are asked for than CPUs.
@@ -34,6 +34,8 @@ def select_cpus(
     node = _node(fingerprint, numa, usable)
     if cpus is not None:
         return _explicit(fingerprint, cpus, threads, node if numa is not None else None, available)
+    if numa is None and node is not None and (threads or 0) > len(usable & frozenset(node.cpus or ())):
+        node = None
     return _automatic(fingerprint, threads, node, usable, is_asked_for=numa is not None)
 
 

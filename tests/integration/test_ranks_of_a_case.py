@@ -127,8 +127,11 @@ def test_plain_ranks_have_seeds_of_their_own_and_rank_0_trains_as_if_it_were_alo
 
 
 def members():
-    """The ranks that this process has started, in their order."""
-    return sorted(psutil.Process().children(), key=lambda process: process.pid)
+    """The ranks that this process has started, in their order; earlier tests may have left helpers of Python's."""
+    children = [
+        process for process in psutil.Process().children() if "perfguard.worker.ranks.rank" in process.cmdline()
+    ]
+    return sorted(children, key=lambda process: process.pid)
 
 
 def test_each_rank_has_cores_and_threads_of_its_own_and_uses_none_while_it_waits(group_of):

@@ -85,6 +85,17 @@ def test_the_node_with_the_most_usable_cpus_is_taken() -> None:
     assert (chosen.cpus, chosen.numa_node) == ((3, 5), 1)
 
 
+def test_more_threads_than_a_node_has_cpus_run_on_all_nodes() -> None:
+    assert _select(SNC, threads=4).numa_node == 0
+    chosen = _select(SNC, threads=6)
+    assert (chosen.cpus, chosen.housekeeping) == ((1, 2, 3, 4, 5, 6), (0,))
+    assert (chosen.numa_node, chosen.bind_memory_node) == (None, None)
+    with pytest.raises(UsageError, match="--threads 9 is more than the 8 CPUs to run on: the machine has 0-7"):
+        _select(SNC, threads=9)
+    with pytest.raises(UsageError, match="--threads 6 is more than the 4 CPUs to run on: NUMA node 0 has 0,2,4,6"):
+        _select(SNC, threads=6, numa=0)
+
+
 def test_a_node_without_memory_is_taken_last() -> None:
     machine = _machine([0, 1, 2, 3, 4], [_node(0, [0, 1, 2], memory_bytes=0), _node(1, [3, 4])])
     assert _select(machine).numa_node == 1
