@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from perfguard.hetero.settings import load_preset, places
+from perfguard.hetero.planning import places
+from perfguard.hetero.settings import load_preset
 from perfguard.records.events import EVENT_SCHEMA, RunFinished, RunStarted
 from perfguard.records.facts import Severity, fact
 from perfguard.records.training import (

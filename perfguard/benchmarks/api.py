@@ -15,6 +15,13 @@ def my_step(hidden, dtype):
 Both arms must agree on the result of the first call and on what `check` returns, a mapping of names to finite numbers,
 within a tolerance that depends on the parameter `dtype`; else the verdict is `different`. Choose numbers that are not
 near zero by cancellation: losses and norms. Without a `check` only the result is compared.
+
+What a benchmark knows beside its time it may give by another attribute, `step.signals`: a function without arguments
+that returns a mapping of names to finite numbers, of one call among those since it was last asked. More is worse. The
+suffix of a name's first word says what its value is: seconds, `load_s of worker 3`; a share of a whole,
+`padding_share`; anything else is a count, `retries`. The gate judges them like CPU time. `cpu_s` is an exception: CPU
+seconds of processes of the benchmark's own, which are added to the worker's.
+
 The worker seeds Python, NumPy and torch before it calls the factory, so plain `torch.randn` is reproducible.
 Must not import torch: the decorator also runs where only the specs are wanted.
 """

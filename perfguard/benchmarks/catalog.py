@@ -71,6 +71,12 @@ def _step(
     return _spec(f"steps:{name}", doc, Phase.STEP, ("step",), axes, options=every, faults=faults)
 
 
+def _training(name: str, doc: str) -> BenchmarkSpec:
+    """A heterogeneous training by the name of its factory."""
+    algorithms = ("adaptive", "hogbatch", "additive", "cpu", "large")
+    return _spec(f"hetero:{name}", doc, Phase.STEP, ("hetero",), {"algorithm": algorithms})
+
+
 BENCHMARKS: tuple[BenchmarkSpec, ...] = (
     _kernel("linear", "Linear layer 768 to 3072 on m tokens", m=(128, 512)),
     _kernel("matmul", "Product of square matrices", size=(256, 1024)),
@@ -124,6 +130,8 @@ BENCHMARKS: tuple[BenchmarkSpec, ...] = (
     _step("mobilenetv3", "MobileNetV3, RMSprop", image=True,
           variant=("small", "large"), image_size=(96, 224), batch=(4,),
           options={"optimizer": ("for-loop", "foreach")}),
+    _training("covtype", "Time to loss of Hogbatch workers: dense rows, 7 classes"),
+    _training("w8a", "Time to loss of Hogbatch workers: sparse rows, 2 classes"),
 )  # fmt: skip
 """All built-in benchmarks, kernels first."""
 
@@ -167,6 +175,12 @@ SUITES: tuple[SuiteSpec, ...] = (
         doc="Twelve gating cases for a pull request: six training steps and six kernels",
         gating=_PR_GATING,
         budget_s=585.0,
+    ),
+    SuiteSpec(
+        name="hetero",
+        doc="Heterogeneous training to a target loss; wants two CPUs at least (`--threads 2`)",
+        gating=("hetero.covtype[algorithm=adaptive]", "hetero.w8a[algorithm=adaptive]"),
+        budget_s=300.0,
     ),
     SuiteSpec(
         name="full",

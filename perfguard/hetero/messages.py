@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import Enum
-
-import msgspec
+from typing import Any
 
 
 class Task(str, Enum):
@@ -90,7 +90,7 @@ class Stop:
 ToWorker = ExecuteWork | Evaluate | Stop
 
 
-# As bytes: arrays of msgpack, so that a message never runs code of its sender
+# As bytes: arrays of JSON, so that a message never runs code of its sender
 
 _TYPES: tuple[type[FromWorker | ToWorker], ...] = (ScheduleWork, Report, WorkerLost, ExecuteWork, Evaluate, Stop)
 _CODES = {kind: code for code, kind in enumerate(_TYPES)}
@@ -104,8 +104,12 @@ def encode(message: FromWorker | ToWorker) -> bytes:
         body = [part.ticket, part.task.value, part.start, part.stop]
         if kind is ExecuteWork:
             body += [message.updates, message.learning_rate]  # type: ignore[union-attr]
-        return msgspec.msgpack.encode([_CODES[kind], *body])
-    return msgspec.msgpack.encode([_CODES[kind], *(getattr(message, name) for name in kind.__slots__)])
+        return _bytes([_CODES[kind], *body])
+    return _bytes([_CODES[kind], *(getattr(message, name) for name in kind.__slots__)])
+
+
+def _bytes(fields: list[Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass")  # as json.loads reads it
 
 
 def decode(content: bytes) -> FromWorker | ToWorker:
@@ -115,13 +119,13 @@ def decode(content: bytes) -> FromWorker | ToWorker:
         ValueError: They are no message.
     """
     try:
-        code, *body = msgspec.msgpack.decode(content)
+        code, *body = json.loads(content)
         kind = _TYPES[code]
         if kind is ExecuteWork or kind is Evaluate:
             ticket, task, start, stop, *more = body
             part = Range(ticket=ticket, task=Task(task), start=start, stop=stop)
             return Evaluate(range=part) if not more else ExecuteWork(range=part, updates=more[0], learning_rate=more[1])
         message: FromWorker | ToWorker = kind(**dict(zip(kind.__slots__, body, strict=True)))
-    except (msgspec.DecodeError, TypeError, ValueError, IndexError) as error:
+    except (TypeError, ValueError, IndexError) as error:
         raise ValueError(f"not a message: {content[:40]!r}") from error
     return message

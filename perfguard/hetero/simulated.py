@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfguard.hetero.algorithms import limits_of, make_policy
 from perfguard.hetero.coordinator import BatchChanged, Coordinator, EpochEnded
-from perfguard.hetero.settings import plan_of
+from perfguard.hetero.planning import plan_of
 from perfguard.hetero.simulator import Speed, simulate
 from perfguard.records.training import Counters, Device, Kind, TrainingConfig, TrainingEpoch, WorkerPlace
 

@@ -99,6 +99,7 @@ class SampleTimed:
     energy_j: float | None = None  # Joules of the CPU packages for one iteration, whatever else ran on them included
     instructions: float | None = None  # Instructions of one iteration in user space, all threads and children
     waited_s: float | None = None  # Seconds in which the thread that runs the steps was ready but had no CPU
+    own: Mapping[str, float] | None = None  # By name: what the benchmark itself says of one iteration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ Sockets = tuple[tuple[Core, ...], ...]  # Cores by socket, or by NUMA node where
 SOCKETS_VARIABLE = "PERFGUARD_SOCKETS"  # The cores that a worker's ranks may use, as JSON
 ALL_THREADS = "all"
 _STEPS_MODULE = "perfguard.benchmarks.steps:"
+_TRAINING_MODULE = "perfguard.benchmarks.hetero:"
 
 
 class Parallel(str, Enum):
@@ -74,6 +75,11 @@ class Ranks:
 def has_ranks(target: str) -> bool:
     """Whether the cases of a factory have the options of ranks: those of the built-in training steps do."""
     return target.startswith(_STEPS_MODULE)
+
+
+def runs_apart(target: str, parameters: Mapping[str, ParameterValue]) -> bool:
+    """Whether the work of a case is done by processes of its own, which no profiler of the worker sees."""
+    return target.startswith(_TRAINING_MODULE) or ranks_of_case(target, parameters) is not None
 
 
 def ranks_of_case(target: str, parameters: Mapping[str, ParameterValue]) -> Ranks | None:

@@ -40,6 +40,8 @@ class Signal(str, Enum):
     ENERGY = "energy"  # Joules of the CPU packages for one iteration
     INSTRUCTIONS = "instructions"  # Instructions of one iteration in user space, all threads and children
 
+    __hash__ = str.__hash__  # Names of a benchmark's own signals stand beside these, as plain texts
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalSamples:
@@ -47,7 +49,7 @@ class SignalSamples:
 
     case_id: str
     block: int  # Block number, from 0
-    signal: Signal  # What was measured, and its unit
+    signal: str  # Value of a Signal, or the benchmark's own name
     baseline: tuple[float | None, ...]  # One value a sample; None where it could not be read
     candidate: tuple[float | None, ...]  # The same for the candidate
 

@@ -52,10 +52,18 @@ class CaseBlock:
         return self.baseline_s if arm is Arm.BASELINE else self.candidate_s
 
 
-def _signal(signal: Signal, timed: ev.SampleTimed, inner_loops: int) -> float | None:
+def _own_signals(block: CaseBlock) -> tuple[str, ...]:
+    """Names that the benchmark gave, in its order."""
+    samples = (timed for arm in (block.timed or {}).values() for timed in arm)
+    return tuple(dict.fromkeys(name for timed in samples for name in timed.own or ()))
+
+
+def _signal(name: str, timed: ev.SampleTimed, inner_loops: int) -> float | None:
     """A sample's value in the unit of its signal; recordings without iterations had one inner loop's worth of them."""
+    if name not in _SIGNALS:
+        return (timed.own or {}).get(name)
     count: int | None
-    match signal:
+    match _SIGNALS[name]:
         case Signal.CPU:
             return timed.cpu_s
         case Signal.MEMORY:
@@ -73,6 +81,7 @@ def _signal(signal: Signal, timed: ev.SampleTimed, inner_loops: int) -> float | 
     return None if count is None or not iterations else count / iterations
 
 
+_SIGNALS = {signal.value: signal for signal in Signal}
 _OTHER_COMPARISONS = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
 """Relocated arms and the anchor: their blocks are no part of a case's effect."""
 
@@ -352,7 +361,7 @@ class RunData:
     def signals(self, stage: Stage = Stage.MAIN) -> tuple[SignalSamples, ...]:
         """What was measured beside wall time: each signal of complete cases in a stage's finished blocks, both arms."""
 
-        def values(block: CaseBlock, arm: Arm, signal: Signal) -> tuple[float | None, ...]:
+        def values(block: CaseBlock, arm: Arm, signal: str) -> tuple[float | None, ...]:
             inner_loops = self.inner_loops.get(block.case_id, 0)
             return tuple(_signal(signal, timed, inner_loops) for timed in (block.timed or {}).get(arm, ()))
 
@@ -366,7 +375,7 @@ class RunData:
             )
             for block, _ in self._complete(stage)
             if block.is_finished
-            for signal in Signal
+            for signal in (*(signal.value for signal in Signal), *_own_signals(block))
         )
 
     def checks(self, stage: Stage = Stage.MAIN) -> tuple[CaseChecks, ...]:

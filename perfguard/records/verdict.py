@@ -118,7 +118,7 @@ class ModeReport:
 class SignalFinding:
     """What another signal than wall time says of a case."""
 
-    signal: str  # `cpu`, `faults`, `memory`, `switches`, `energy` or `instructions`
+    signal: str  # `cpu`, `faults`, `memory`, `switches`, `energy`, `instructions`, or the benchmark's own name
     outcome: Outcome  # `regressed`, `improved`, `unchanged` or `inconclusive` by the signal's own rule
     gating: bool  # Whether its regression fails the gate
     unit: str  # Unit of the values, for one iteration: `s`, `B`, `J`, or empty for counts

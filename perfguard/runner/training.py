@@ -16,7 +16,7 @@ from typing import IO, Any
 from perfguard.codec import from_builtins, to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, MeasurementError, StoreError
-from perfguard.hetero.settings import places
+from perfguard.hetero.planning import places
 from perfguard.host.identity import machine_line
 from perfguard.records.events import RunFinished
 from perfguard.records.facts import Fact, Severity, fact

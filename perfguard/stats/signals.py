@@ -18,6 +18,8 @@ from perfguard.stats.paired import FloatArray, estimate_paired, from_standard_er
 LEAST_BLOCK_SD = 0.001
 """Amounts are taken to scatter by a thousandth between blocks at least. Identical readings, such as a peak of memory
 counted in pages, are no proof of infinite precision."""
+LEAST_SHARE_SD = 0.01
+"""The same for shares of a whole, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfguard.records.protocol import PROTOCOL_VERSION, Message, StepKind
+from perfguard.records.ranks import runs_apart
 from perfguard.worker.attest import attest, interpreter_facts
 from perfguard.worker.cases import MissingTargetError, PreparedCase, SkippedTargetError, UnsoundCaseError, prepare_case
 from perfguard.worker.pipes import Control
@@ -111,9 +112,11 @@ class Worker:
         self._control.send("attested", **attest(command["roots"], command["foreign_roots"], further))
 
     def _profile(self, command: Message) -> None:
-        case = self._cases[command["case"]["id"]]
-        if case.group is not None:
-            raise UnsoundCaseError(f"{case.id} runs in processes of its own, which no profiler sees; use ranks=1")
+        described = command["case"]
+        case = self._cases[described["id"]]
+        if runs_apart(described["target"], described["parameters"]):
+            hint = "; use ranks=1" if case.group is not None else ""
+            raise UnsoundCaseError(f"{case.id} runs in processes of its own, which no profiler sees{hint}")
         trace, log = (None if command.get(name) is None else Path(command[name]) for name in ("trace", "log"))
         measured: Message = {}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfguard.gate.rules.signals import RULES, SignalPolicy, judge_signals
+from perfguard.gate.rules.signals import RULES, Scale, SignalPolicy, judge_signals
 from perfguard.records.run import Signal, SignalSamples
 from perfguard.records.verdict import Outcome
 from tests.compared_cases import verdict_without_times
@@ -28,11 +28,11 @@ def gate(rng, rules, factor):
             for block in range(BLOCKS):
                 # Blocks shift each arm with heavy tails; samples scatter inside them. Amounts that are told to within a
                 # margin of 2 % are also the quieter ones.
-                noise = 0.02 if rule.is_count else 0.4 * rule.margin_ratio
+                noise = 0.02 if rule.scale is Scale.COUNT else 0.4 * rule.margin_ratio
                 shift = noise * rng.standard_t(4, (2, 1))
                 values = level * np.exp(shift + noise * rng.standard_normal((2, SAMPLES)))
                 values[1] *= factor(rule)
-                if rule.is_count:
+                if rule.scale is Scale.COUNT:
                     values = rng.poisson(values).astype(float)
                 entries.append(
                     SignalSamples(
@@ -70,9 +70,11 @@ def test_identical_arms_are_never_told_to_have_changed():
             assert {found.outcome for found in verdict.signals} <= {Outcome.UNCHANGED, Outcome.INCONCLUSIVE}
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.signal.value)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.signal)
 def test_twice_the_excess_of_the_margins_is_found_in_every_case(rule):
     rng = np.random.default_rng(13)
-    factor = math.exp(2.5 * math.log(at_margin(rule))) if not rule.is_count else 1 + 2.5 * (at_margin(rule) - 1)
+    factor = (
+        math.exp(2.5 * math.log(at_margin(rule))) if rule.scale is not Scale.COUNT else 1 + 2.5 * (at_margin(rule) - 1)
+    )
     found = [verdict.outcome for _ in range(5) for verdict in gate(rng, [rule], lambda _: factor)]
     assert found.count(Outcome.REGRESSED) >= stats.binom.ppf(1e-4, len(found), 0.9)

@@ -274,7 +274,8 @@ def _changed(
 ) -> _Setup:
     """The settings that the options ask for."""
     from perfguard.hetero.algorithms import require_algorithm
-    from perfguard.hetero.settings import places, with_overrides
+    from perfguard.hetero.planning import places
+    from perfguard.hetero.settings import with_overrides
 
     config = with_overrides(config, {name: options[name] for name in ("algorithm", "epochs")}, "options")
     require_algorithm(config.algorithm)

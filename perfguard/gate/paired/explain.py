@@ -22,7 +22,7 @@ from perfguard.profile.runs.profiling import (
 )
 from perfguard.records.events import OpsCompared, StepsCounted
 from perfguard.records.facts import Severity, Subject, fact
-from perfguard.records.ranks import ranks_of_case
+from perfguard.records.ranks import runs_apart
 from perfguard.records.record import StoredOpCounts
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
@@ -177,9 +177,7 @@ def _advice(
 def _with_ops(cases: Sequence[Case]) -> list[Case]:
     """Cases whose worker calls torch: without it there are no ops, and no profiler looks at ranks."""
     return [
-        case
-        for case in cases
-        if "no-torch" not in case.tags and ranks_of_case(case.target, dict(case.parameters)) is None
+        case for case in cases if "no-torch" not in case.tags and not runs_apart(case.target, dict(case.parameters))
     ]
 
 

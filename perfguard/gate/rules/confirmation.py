@@ -15,13 +15,12 @@ from dataclasses import replace
 
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.policy import effect_values
-from perfguard.gate.rules.signals import RULES, block_pairs
+from perfguard.gate.rules.signals import block_pairs, rule_of, zero_bar
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import PairedData, SignalSamples
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Confirmation, Outcome, Policy, SignalFinding, Verdict
 from perfguard.stats.p_values import p_slower
-from perfguard.stats.signals import difference_bar, least_sd_of_counts, positive_pairs, ratio_bar
 
 CONFIRMATION_ANALYSES = (5, 10)
 """Blocks after which a confirmation is looked at; the second look only where the first did not confirm and time is
@@ -105,16 +104,12 @@ def confirm_signals(
 
 def _confirmed(flag: SignalFinding, entries: Sequence[SignalSamples], policy: Policy) -> Fact:
     """Whether a signal's flag came back."""
-    rule = next(rule for rule in RULES if rule.signal.value == flag.signal)
+    rule = rule_of(flag.signal)
     blocks = block_pairs(entries, rule.signal)
     if len(blocks) < 2:
         return fact("signal.confirmation", signal=flag.signal, confirmed=False, blocks=None)
-    p_value = 1.0
-    if rule.is_count:
-        p_value = difference_bar(blocks, 0.0, least_sd=least_sd_of_counts(blocks)).p_up()
-    elif positive := [pairs for block in blocks if (pairs := positive_pairs(block)).baseline.size]:
-        p_value = ratio_bar(positive, 0.0).p_up()
-    confirmed = _over_analyses(p_value) <= policy.confirm_level
+    bar = zero_bar(rule, blocks)
+    confirmed = bar is not None and _over_analyses(bar.p_up()) <= policy.confirm_level
     return fact("signal.confirmation", signal=flag.signal, confirmed=confirmed, blocks=len(blocks))
 
 

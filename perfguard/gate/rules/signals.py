@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 from statistics import median
 
@@ -17,6 +18,7 @@ from perfguard.records.verdict import Outcome, SignalFinding, Verdict
 from perfguard.stats.p_values import holm
 from perfguard.stats.signals import (
     LEAST_BLOCK_SD,
+    LEAST_SHARE_SD,
     Bar,
     BlockPairs,
     difference_bar,
@@ -30,27 +32,35 @@ from perfguard.stats.signals import (
 _MIB = 1024 * 1024
 
 
+class Scale(str, Enum):
+    """What values are, and so how they are compared."""
+
+    AMOUNT = "amount"  # Above zero: by their ratio
+    COUNT = "count"  # Perhaps zero: by their difference, which scatters at least as counts do
+    SHARE = "share"  # From 0 to 1: by their difference
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalRule:
     """When a signal has changed."""
 
-    signal: Signal
+    signal: str
     unit: str  # Unit of the values, as in SignalFinding
-    margin_ratio: float  # Smallest relative change worth a word
+    margin_ratio: float = 0.0  # Smallest relative change worth a word
     margin: float = 0.0  # Smallest change in the signal's own unit; a change must clear both
-    is_count: bool = False
-    """Whether the values are counts, which may be zero and are compared by their difference."""
+    scale: Scale = Scale.AMOUNT
     follows_time: bool = False
     """Whether a slower step has more of it anyway: then nothing below the margin of the case's time is worth a word."""
+    is_own: bool = False  # Whether the benchmark itself gives the values; then the signal gates where the case does
 
 
 RULES = (
-    SignalRule(signal=Signal.CPU, unit="s", margin_ratio=0.05, follows_time=True),
-    SignalRule(signal=Signal.MEMORY, unit="B", margin_ratio=0.05, margin=8 * _MIB),
-    SignalRule(signal=Signal.FAULTS, unit="", margin_ratio=0.5, margin=10.0, is_count=True),
-    SignalRule(signal=Signal.SWITCHES, unit="", margin_ratio=0.5, margin=2.0, is_count=True),
-    SignalRule(signal=Signal.ENERGY, unit="J", margin_ratio=0.05, follows_time=True),
-    SignalRule(signal=Signal.INSTRUCTIONS, unit="", margin_ratio=0.02, follows_time=True),
+    SignalRule(signal=Signal.CPU.value, unit="s", margin_ratio=0.05, follows_time=True),
+    SignalRule(signal=Signal.MEMORY.value, unit="B", margin_ratio=0.05, margin=8 * _MIB),
+    SignalRule(signal=Signal.FAULTS.value, unit="", margin_ratio=0.5, margin=10.0, scale=Scale.COUNT),
+    SignalRule(signal=Signal.SWITCHES.value, unit="", margin_ratio=0.5, margin=2.0, scale=Scale.COUNT),
+    SignalRule(signal=Signal.ENERGY.value, unit="J", margin_ratio=0.05, follows_time=True),
+    SignalRule(signal=Signal.INSTRUCTIONS.value, unit="", margin_ratio=0.02, follows_time=True),
 )
 """The rule of each signal.
 
@@ -66,6 +76,31 @@ RULES = (
 - A project that accepts slower steps accepts what they cost: CPU seconds, energy and instructions have at least the
   margin of the case's time.
 """
+_KNOWN = {rule.signal: rule for rule in RULES}
+
+
+def rule_of(name: str) -> SignalRule:
+    """The rule of a signal; of one that a benchmark gives itself, by the suffix of its name's first word.
+
+    Seconds (`train_s of cpu-0`) must grow by 10 %, shares of a whole (`update_share of cpu`) by 0.1, and anything else,
+    a count, by a half of one and by 10 %.
+    """
+    if name in _KNOWN:
+        return _KNOWN[name]
+    kind = name.partition(" ")[0]
+    if kind.endswith("_s"):
+        return SignalRule(signal=name, unit="s", margin_ratio=0.1, follows_time=True, is_own=True)
+    if kind.endswith("_share"):
+        return SignalRule(signal=name, unit="", margin=0.1, scale=Scale.SHARE, is_own=True)
+    return SignalRule(signal=name, unit="", margin=0.5, margin_ratio=0.1, scale=Scale.COUNT, is_own=True)
+
+
+def zero_bar(rule: SignalRule, blocks: Sequence[BlockPairs]) -> Bar | None:
+    """What any change at all has to clear; None where no pair can be compared."""
+    if rule.scale is not Scale.AMOUNT:
+        return difference_bar(blocks, 0.0, least_sd=_least_sd(rule, blocks))
+    usable = [pairs for block in blocks if (pairs := positive_pairs(block)).baseline.size]
+    return ratio_bar(usable, 0.0) if usable else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +109,14 @@ class SignalPolicy:
 
     alpha: float = 0.001
     """Error rate over all gating cases and gating signals of one gate: its own part of the gate's 1 %."""
-    gating: tuple[Signal, ...] = (Signal.CPU,)  # Signals whose regression fails a gate; the others are reported
+    gating: tuple[Signal, ...] = (Signal.CPU,)
+    """Signals whose regression fails a gate, beside those that benchmarks give themselves; others are reported."""
     min_blocks: int = 5  # Fewer usable blocks than this say nothing
     interval_level: float = 0.95  # Level of the intervals that `unchanged` is judged by
+
+    def is_gating(self, rule: SignalRule) -> bool:
+        """Whether a regression of the signal fails the gate, where the case is gating."""
+        return rule.is_own or rule.signal in self.gating
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +169,7 @@ def judge_signals(
             if one.bars:
                 key = (verdict.case_id, one.rule.signal)
                 tests[key] = one.p_values(verdict.comparison.analyses)
-                if verdict.comparison.gating is Gating.GATING and one.rule.signal in policy.gating:
+                if verdict.comparison.gating is Gating.GATING and policy.is_gating(one.rule):
                     family.append(key)
     worse, better = holm([tests[key][0] for key in family]), holm([tests[key][1] for key in family])
     tests.update(zip(family, zip(worse, better, strict=True), strict=True))
@@ -153,16 +193,17 @@ def missing_signals(missing: Mapping[Arm, Mapping[str, str]]) -> tuple[Fact, ...
     )
 
 
-def block_pairs(entries: Sequence[SignalSamples], signal: Signal) -> list[BlockPairs]:
+def block_pairs(entries: Sequence[SignalSamples], signal: str) -> list[BlockPairs]:
     """The samples of a signal in each block where both arms could be read."""
-    pairs = [readable_pairs(entry.baseline, entry.candidate) for entry in entries if entry.signal is signal]
+    pairs = [readable_pairs(entry.baseline, entry.candidate) for entry in entries if entry.signal == signal]
     return [block for block in pairs if block.baseline.size]
 
 
 def _measure(entries: Sequence[SignalSamples], verdict: Verdict, policy: SignalPolicy) -> tuple[_Measured, ...]:
     """Each signal of a case that could be read."""
     found = []
-    for rule in RULES:
+    own = dict.fromkeys(entry.signal for entry in entries if entry.signal not in _KNOWN)
+    for rule in (*RULES, *map(rule_of, own)):
         least = verdict.comparison.margin_ratio if rule.follows_time else 0.0
         if readable := block_pairs(entries, rule.signal):
             of_case = replace(rule, margin_ratio=max(rule.margin_ratio, least))
@@ -174,9 +215,9 @@ def _measure_signal(rule: SignalRule, readable: Sequence[BlockPairs], policy: Si
     baseline = median(float(median(block.baseline)) for block in readable)
     candidate = median(float(median(block.candidate)) for block in readable)
     measured = partial(_Measured, rule, baseline, candidate)
-    name = rule.signal.value
+    name = rule.signal
     usable = readable
-    if not rule.is_count:
+    if rule.scale is Scale.AMOUNT:
         usable = [pairs for block in readable if (pairs := positive_pairs(block)).baseline.size]
         if not usable:
             return measured(fact("signal.zero", signal=name))
@@ -188,14 +229,20 @@ def _measure_signal(rule: SignalRule, readable: Sequence[BlockPairs], policy: Si
 
 
 def _bars(rule: SignalRule, blocks: Sequence[BlockPairs], baseline: float) -> tuple[Bar, ...]:
-    if rule.is_count:
-        least_sd = least_sd_of_counts(blocks)
-        difference = difference_bar(blocks, rule.margin, least_sd=least_sd)
-        return difference, share_bar(blocks, rule.margin_ratio, least_sd=least_sd)
-    relative = ratio_bar(blocks, rule.margin_ratio)
-    if not rule.margin:
-        return (relative,)
-    return relative, difference_bar(blocks, rule.margin, least_sd=LEAST_BLOCK_SD * baseline)
+    if rule.scale is Scale.AMOUNT:
+        relative = ratio_bar(blocks, rule.margin_ratio)
+        if not rule.margin:
+            return (relative,)
+        return relative, difference_bar(blocks, rule.margin, least_sd=LEAST_BLOCK_SD * baseline)
+    least_sd = _least_sd(rule, blocks)
+    difference = difference_bar(blocks, rule.margin, least_sd=least_sd)
+    if not rule.margin_ratio:
+        return (difference,)
+    return difference, share_bar(blocks, rule.margin_ratio, least_sd=least_sd)
+
+
+def _least_sd(rule: SignalRule, blocks: Sequence[BlockPairs]) -> float:
+    return least_sd_of_counts(blocks) if rule.scale is Scale.COUNT else LEAST_SHARE_SD
 
 
 def _finding(
@@ -210,9 +257,9 @@ def _finding(
     elif any(bar.is_under(policy.interval_level) for bar in found.bars):
         outcome = Outcome.UNCHANGED
     return SignalFinding(
-        signal=found.rule.signal.value,
+        signal=found.rule.signal,
         outcome=outcome,
-        gating=found.rule.signal in policy.gating and verdict.gating is Gating.GATING,
+        gating=policy.is_gating(found.rule) and verdict.gating is Gating.GATING,
         unit=found.rule.unit,
         baseline=found.baseline,
         candidate=found.candidate,

@@ -23,7 +23,7 @@ from perfguard.errors import HostUnfitError, UsageError
 from perfguard.hetero.child.generators import generated
 from perfguard.hetero.child.loaders import bundled, files_chunks
 from perfguard.hetero.child.rows import Chunk, Csr
-from perfguard.hetero.settings import is_file
+from perfguard.hetero.planning import is_file
 from perfguard.hetero.shapes import SHAPES
 from perfguard.records.training import DataConfig
 

@@ -15,13 +15,15 @@ import select
 import signal
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.multiprocessing as mp
 
-from perfguard.hetero.child.remote import Remotes
 from perfguard.hetero.messages import FromWorker, Stop, ToWorker, WorkerLost, decode, encode
 from perfguard.records.training import WorkerPlace
+
+if TYPE_CHECKING:
+    from perfguard.hetero.child.remote import Remotes
 
 _PR_SET_PDEATHSIG = 1
 _STOP_S = 5.0  # How long a worker may take to end after it was told to

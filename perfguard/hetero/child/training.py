@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -15,35 +12,31 @@ import msgspec
 import torch
 from torch import nn
 
-from perfguard.errors import HostUnfitError, MeasurementError, StoreError, UsageError
+from perfguard.errors import MeasurementError, StoreError, UsageError
 from perfguard.hetero.algorithms import limits_of, make_policy
 from perfguard.hetero.child.checkpoints import read_checkpoint, write_checkpoint
+from perfguard.hetero.child.crew import Given, device_of, share, work
 from perfguard.hetero.child.data import Examples, open_examples, prepare
-from perfguard.hetero.child.ddp import Ddp
 from perfguard.hetero.child.models import build_model, loss_sum
-from perfguard.hetero.child.processes import PipeChannel, Processes
+from perfguard.hetero.child.processes import Processes
 from perfguard.hetero.child.remote import RemoteChannel, RemoteModel, Remotes, joined, listening, parse_address
-from perfguard.hetero.child.workers import Hogwild, LocalModel, Replica, Stream, Worker, serve
+from perfguard.hetero.child.workers import Replica, serve
 from perfguard.hetero.coordinator import Coordinator, EpochEnded, Happening, Snapshot
 from perfguard.hetero.driving import Drive, Listener, wait_until_ready
 from perfguard.hetero.messages import WorkerLost
-from perfguard.hetero.settings import plan_of
+from perfguard.hetero.planning import plan_of
 from perfguard.records.training import (
     Device,
     GroupConfig,
     GroupUse,
-    Kind,
     RemoteJob,
     TrainedOn,
-    TrainingConfig,
     TrainingEpoch,
     TrainingJob,
     TrainingOutcome,
-    WorkerPlace,
 )
 
 _READY_S = 120.0
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where torch puts tensors that processes share
 _CHECKPOINT_S = 5.0  # Between two checkpoints, but for the last one
 
 
@@ -56,16 +49,6 @@ class Follower:
     used: Callable[[float, Mapping[str, GroupUse]], None]
     happened: Callable[[Happening], None]  # All else
     wants_stop: Callable[[], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """What every worker gets: pickled, but for the parameters, which are shared."""
-
-    config: TrainingConfig
-    devices: Mapping[str, Device]
-    model: nn.Module
-    data: Path
 
 
 def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
@@ -84,15 +67,15 @@ def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
     torch.manual_seed(config.seed)
     model = build_model(config.model, examples.shape)
     snapshot = _resumed(checkpoint, model) if job.resumes else None
-    _share(model)
+    share(model)
     groups = {name: config.groups[name] for name in dict.fromkeys(place.group for place in job.workers)}
-    devices = {name: _device_of(group) for name, group in groups.items()}
+    devices = {name: device_of(group) for name, group in groups.items()}
     coordinator = Coordinator(
         plan_of(config, job.workers, examples.shape.examples, devices),
         make_policy(config, {name: limits_of(group) for name, group in groups.items()}),
         start=snapshot,
     )
-    given = _Given(config, devices, model, place)
+    given = Given(config, devices, model, place)
     with _remotes(job, examples, model) as remotes, closing(_transport(job, given, remotes)) as transport:
         ready = wait_until_ready(
             transport, [each.name for each in job.workers], timeout_s=_READY_S, clock=time.monotonic
@@ -143,7 +126,7 @@ def _remotes(job: TrainingJob, examples: Examples, model: nn.Module) -> Iterator
         yield Remotes(remote.workers, model)
 
 
-def _transport(job: TrainingJob, given: _Given, remotes: Remotes | None) -> Processes:
+def _transport(job: TrainingJob, given: Given, remotes: Remotes | None) -> Processes:
     near = [place for place in job.workers if not job.config.groups[place.group].is_remote]
     return Processes(near, work, given, remotes)
 
@@ -167,7 +150,7 @@ def work_remotely(address: str, data_folder: Path, *, threads: int, timeout_s: f
                 raise UsageError(f"the data here has {shape}, that of the coordinator {job.shape}")
             model = build_model(job.config.model, shape)
             shared = RemoteModel(channel, sum(parameter.numel() for parameter in model.parameters()))
-            device = torch.device("cuda" if _device_of(group) is Device.CUDA else "cpu")
+            device = torch.device("cuda" if device_of(group) is Device.CUDA else "cpu")
             worker = Replica(shared, model, examples, loss_sum(shape), device=device, speed=group.speed)
         except Exception as error:
             channel.send(WorkerLost(worker=name, reason=f"{type(error).__name__}: {error}"[:500]))
@@ -217,58 +200,6 @@ class _Keeper:
         if self.latest is not None:
             write_checkpoint(self.path, *self.latest)
             self.kept_at, self.latest = time.monotonic(), None
-
-
-def work(place: WorkerPlace, channel: PipeChannel, given: _Given) -> None:
-    """A worker's process."""
-    group = given.config.groups[place.group]
-    torch.set_num_threads(1 if group.kind is Kind.DDP else group.threads)
-    try:
-        worker = _worker(group, given.devices[place.group], given, place.cpus)
-    except Exception as error:  # noqa: BLE001 - of a device, say; the others go on
-        channel.send(WorkerLost(worker=place.name, reason=f"{type(error).__name__}: {error}"[:500]))
-        return
-    serve(place.name, worker, channel)
-
-
-def _worker(group: GroupConfig, device: Device, given: _Given, cpus: Sequence[int]) -> Worker:
-    examples = open_examples(given.data)
-    sums = loss_sum(examples.shape)
-    if group.kind is Kind.STREAM:
-        return Stream(given.model, examples, sums)
-    if group.kind is Kind.DDP:
-        return Ddp(given.model, given.data, sums, cpus)
-    if group.kind is Kind.HOGWILD:
-        return Hogwild(given.model, examples, sums)
-    own = copy.deepcopy(given.model)
-    place = torch.device("cuda" if device is Device.CUDA else "cpu")
-    shared = LocalModel(list(given.model.parameters()), group.merge, place)
-    return Replica(shared, own, examples, sums, device=place, speed=group.speed)
-
-
-def _share(model: nn.Module) -> None:
-    """Put parameters and buffers into shared memory.
-
-    Raises:
-        HostUnfitError: There is not enough of it.
-    """
-    size = sum(tensor.numel() * tensor.element_size() for tensor in (*model.parameters(), *model.buffers()))
-    free = shutil.disk_usage(_SHARED_MEMORY).free if os.path.isdir(_SHARED_MEMORY) else size  # noqa: PTH112
-    if size > free:
-        raise HostUnfitError(
-            f"the model needs {size / 1e6:.1f} MB of shared memory, and {_SHARED_MEMORY} has {free / 1e6:.1f} MB left; "
-            "make it larger (docker: --shm-size), or the model smaller"
-        )
-    model.share_memory()
-
-
-def _device_of(group: GroupConfig) -> Device:
-    has_gpu = torch.cuda.is_available()
-    if group.device is Device.CUDA and not has_gpu:
-        raise UsageError("device cuda: torch finds no GPU here; use --device cpu, or emulated:30 to study the policies")
-    if group.device is Device.AUTO:
-        return Device.CUDA if has_gpu and group.kind is Kind.REPLICA else Device.CPU
-    return group.device
 
 
 def _resumed(path: Path, model: nn.Module) -> Snapshot:

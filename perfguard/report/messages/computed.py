@@ -54,11 +54,15 @@ def _signal_measured(fact: Fact) -> str:
 def _signal_regressed(fact: Fact) -> str:
     values, change = _signal_change(fact)
     same = fill("{in_same_time? in the same time|}", fact)
-    return f"more {_SIGNALS[str(fact.values['signal'])]}{same}: {values} per iteration{change}"
+    name = str(fact.values["signal"])
+    if name not in _SIGNALS:
+        return f"more {name}{same}: {values}{change}"
+    return f"more {_SIGNALS[name]}{same}: {values} per iteration{change}"
 
 
 def _signal_confirmation(fact: Fact) -> str:
-    name = _SIGNALS[str(fact.values["signal"])]
+    name = str(fact.values["signal"])
+    name = _SIGNALS.get(name, name)
     if fact.values["blocks"] is None:
         return f"{name} not confirmed: the run ended before"
     return f"{name} {fill('{confirmed?confirmed|not confirmed} in {blocks:block} with relocated arms', fact)}"

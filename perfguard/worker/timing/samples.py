@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from perfguard.worker.cases import PreparedCase
+from perfguard.worker.cases import PreparedCase, UnsoundCaseError
 from perfguard.worker.pipes import Control
 from perfguard.worker.ranks.group import RankedCall
 from perfguard.worker.timing.signals import Meters
@@ -115,6 +116,7 @@ class SampleTimer:
         iterations = loops * self._inner_loops
         call = self._case.calls[self._samples % len(self._case.calls)]
         self._samples += 1
+        own_signals(call)  # those of calls before this sample
         gc.collect()
         gc.disable()
         if isinstance(call, Renewed):
@@ -128,6 +130,9 @@ class SampleTimer:
         self.last_result = measured.result
         value_s = measured.seconds / measured.iterations
         used |= {"affinity": sorted(os.sched_getaffinity(0))}
+        if own := own_signals(call):
+            used["cpu_s"] += own.pop("cpu_s", 0.0)
+            used["own"] = own
         self._control.send("sample", case=self._case.id, iterations=measured.iterations, value_s=value_s, **used)
         settle()
         return value_s * iterations
@@ -156,6 +161,19 @@ class SampleTimer:
                 else:
                     used[name] = max(known, value) if name == "peak_memory_bytes" else known + value
         return Elapsed(seconds, result, iterations), used
+
+
+def own_signals(call: object) -> dict[str, float]:
+    """What the attribute `signals` of a benchmark's call says of one of the calls since it was last asked.
+
+    Raises UnsoundCaseError: a value is no finite number.
+    """
+    signals = getattr(call, "signals", None)
+    found = {} if signals is None else {str(name): float(value) for name, value in signals().items()}
+    for name, value in found.items():
+        if not math.isfinite(value):
+            raise UnsoundCaseError(f"the benchmark's own signal {name!r} is {value}; leave out what is unknown")
+    return found
 
 
 class Elapsed(NamedTuple):

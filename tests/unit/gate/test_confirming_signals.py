@@ -54,6 +54,18 @@ def test_a_signal_that_was_luck_of_the_layout_is_inconclusive():
     assert verdict.reasons[-1] == fact("signal.confirmation", signal="cpu", confirmed=False, blocks=10)
 
 
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [("train_s of cpu-0", 1e-5, 2e-5), ("update_share of cpu", 0.5, 0.8), ("returned_ranges of cpu-0", 0.0, 6.0)],
+)
+def test_a_benchmarks_own_signal_is_confirmed_like_any_other(name, before, after):
+    flagged = samples(name, before, after)
+    _, verdict = ruled(flagged, samples(name, before, after, blocks=6, seed=2))
+    assert verdict.reasons[-1] == fact("signal.confirmation", signal=name, confirmed=True, blocks=6)
+    _, verdict = ruled(flagged, samples(name, after, after, blocks=6, seed=2))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+
+
 @pytest.mark.parametrize("blocks", [0, 1])
 def test_a_run_that_ended_before_the_confirmation_is_never_red_by_a_signal(blocks):
     _, verdict = ruled(TWICE, samples(Signal.CPU, 1e-3, 2e-3, blocks=blocks))

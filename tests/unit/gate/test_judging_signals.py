@@ -68,7 +68,7 @@ def test_an_op_that_burns_twice_the_cores_for_the_same_time_regressed():
     assert found.p_adjusted < 1e-6
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.signal.value)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.signal)
 def test_each_signal_regresses_improves_and_stays(rule):
     typical = {Signal.CPU: 0.01, Signal.MEMORY: 400 * MIB, Signal.FAULTS: 100, Signal.SWITCHES: 40, Signal.ENERGY: 2}
     value = typical.get(rule.signal, 1e9)
@@ -335,3 +335,26 @@ def test_improvements_are_corrected_over_the_family_too():
 
 def test_five_blocks_are_enough():
     assert finding(measured(Signal.CPU, 0.01, 0.02, blocks=5)).outcome is Outcome.REGRESSED
+
+
+@pytest.mark.parametrize(
+    ("name", "unchanged", "regressed", "improved"),
+    [
+        ("train_s of cpu-0 (CPU)", (1e-5, 1.05e-5), (1e-5, 1.3e-5), (1.3e-5, 1e-5)),
+        ("update_share of cpu", (0.5, 0.55), (0.5, 0.7), (0.7, 0.5)),
+        ("returned_ranges of cpu-0 (CPU)", (0.0, 0.0), (0.0, 3.0), (3.0, 0.0)),
+    ],
+)
+def test_a_benchmarks_own_signals_gate_by_what_their_names_say(name, unchanged, regressed, improved):
+    assert finding(measured(name, *unchanged)).outcome is Outcome.UNCHANGED
+    assert finding(measured(name, *improved)).outcome is Outcome.IMPROVED
+    (judged,) = judge_signals(measured(name, *regressed), [timed()], POLICY)
+    assert (judged.outcome, judged.reasons[0].code) == (Outcome.REGRESSED, "signal.regressed")
+    assert judged.reasons[0].values["signal"] == name
+    assert judged.signals[0].gating
+
+
+def test_own_signals_of_an_advisory_case_fail_no_gate():
+    entries = measured("update_share of cpu", 0.5, 0.8)
+    (told,) = judge_signals(entries, [timed(gating=Gating.ADVISORY)], POLICY)
+    assert (told.outcome, told.signals[0].outcome) == (Outcome.UNCHANGED, Outcome.REGRESSED)

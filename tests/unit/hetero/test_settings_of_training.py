@@ -8,8 +8,9 @@ import pytest
 
 from perfguard.errors import ConfigError, UsageError
 from perfguard.hetero.algorithms import ALGORITHMS, limits_of, make_policy, require_algorithm
+from perfguard.hetero.planning import places
 from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, FixedBatches
-from perfguard.hetero.settings import PRESETS, load_file, load_preset, parse, places, with_device, with_overrides
+from perfguard.hetero.settings import PRESETS, load_file, load_preset, parse, with_device, with_overrides
 from perfguard.records.training import Device, Kind
 
 SMALL = """

@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from perfguard.hetero.computers import COMPUTERS
-from perfguard.hetero.settings import load_preset, paper_batches, places
+from perfguard.hetero.planning import places
+from perfguard.hetero.settings import load_preset, paper_batches
 from perfguard.hetero.shapes import SHAPES, parameters_of
 from perfguard.hetero.simulated import live, simulated
 from perfguard.hetero.simulator import Speed

@@ -56,6 +56,14 @@ def test_each_signal_is_told_for_one_iteration():
     assert found[Signal.CPU].candidate == (0.004,)
 
 
+def test_a_benchmarks_own_signals_stand_after_the_workers():
+    own = [replace(each, own={"epochs": 7.0, "idle_share": 0.25}) for each in BOTH]
+    found = replayed(STARTED, own[0], replace(own[1], own={"epochs": 8.0}), FINISHED, ENDED)
+    assert list(found)[-2:] == ["epochs", "idle_share"]
+    assert (found["epochs"].baseline, found["epochs"].candidate) == ((7.0,), (8.0,))
+    assert (found["idle_share"].baseline, found["idle_share"].candidate) == ((0.25,), (None,))
+
+
 def test_warm_ups_open_cases_unfinished_blocks_and_other_stages_do_not_count():
     assert (
         replayed(STARTED, *(replace(timed, warmup=True) for timed in BOTH), FINISHED, ENDED)[Signal.CPU].baseline == ()

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from perfguard.errors import InterruptedRunError, MeasurementError, StoreError, UsageError
-from perfguard.hetero.settings import places
+from perfguard.hetero.planning import places
 from perfguard.records.facts import fact
 from perfguard.records.training import (
     Counters,

@@ -1,0 +1,140 @@
+"""Heterogeneous training as a case: what a broken part of it changes, by worker, device and phase."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from perfguard.records.plan import CasePlan
+from perfguard.records.run import Arm
+from perfguard.records.spec import Case, Phase
+from tests.real_workers import measure, starter_in
+from tests.worker_rigs import SETTINGS, failures
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.two_cpus,
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two workers need two CPUs"),
+]
+CPUS = tuple(sorted(os.sched_getaffinity(0))[:2])
+
+RUN = """
+import json
+import time
+import torch
+{fault}
+from perfguard.benchmarks import hetero
+
+if __name__ == "__main__":
+    torch.manual_seed(1)
+    training = hetero.covtype("{algorithm}")
+    results = [training() for _ in range(3)]
+    print(json.dumps({{"results": results, "signals": training.signals(), "check": training.check()}}))
+"""
+SPIN = """
+from perfguard.hetero.child import workers
+plain = workers.descend
+def slow(*arguments):
+    until = time.perf_counter() + 0.005
+    while time.perf_counter() < until:
+        pass
+    plain(*arguments)
+if __name__ == "__mp_main__":
+    import multiprocessing
+    if multiprocessing.current_process().name.endswith("-1"):
+        workers.descend = slow
+"""
+LOST = """
+from perfguard.hetero.child.processes import PipeChannel
+from perfguard.hetero.messages import Report
+plain = PipeChannel.send
+def forgetful(self, message):
+    if not (isinstance(message, Report) and message.worker == "large-0" and message.ticket % 1_000_000 == 3):
+        plain(self, message)
+PipeChannel.send = forgetful
+"""
+SKEWED = """
+from perfguard.hetero.policies import AdaptiveBatches
+AdaptiveBatches.next_batch = lambda self, group, updates: 256 if group == "large" else 32
+"""
+MERGED_WRONG = """
+from perfguard.hetero.child.workers import LocalModel
+def push(self, own, pulled):
+    for shared, trained in zip(self._shared, own):
+        shared.copy_(trained)
+LocalModel.push = push
+"""
+
+
+def outcome(tmp_path, fault="", algorithm="adaptive"):
+    script = tmp_path / "trained.py"
+    script.write_text(RUN.format(fault=fault, algorithm=algorithm))
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return outcome(tmp_path_factory.mktemp("sound"))
+
+
+def test_a_training_says_what_each_worker_did(sound):
+    signals = sound["signals"]
+    assert signals["update_share of cpu"] + signals["update_share of large"] == pytest.approx(1)
+    assert signals["returned_ranges of cpu-0 (CPU)"] == signals["returned_ranges of large-0 (CPU)"] == 0
+    assert {name for name in signals if name.endswith("of large-0 (CPU)")} >= {
+        "train_s of large-0 (CPU)",
+        "loss_s of large-0 (CPU)",
+        "transfer_s of large-0 (CPU)",
+    }
+    assert 3 <= signals["epochs"] < 100
+    assert len(set(sound["results"])) == 1
+    assert set(sound["check"]) == {"update of cpu (CPU)", "merge of large (CPU)"}
+
+
+def test_a_slow_worker_shows_in_its_own_training_time(sound, tmp_path):
+    slow = outcome(tmp_path, SPIN)["signals"]
+    name = "train_s of cpu-0 (CPU)"
+    assert slow[name] - sound["signals"][name] > 0.9 * 0.005 / 128  # the spin over the most examples of an update
+    assert slow["train_s of large-0 (CPU)"] < 0.5 * slow[name]
+
+
+def test_a_lost_message_shows_as_a_range_of_its_worker_that_was_handed_out_again(tmp_path):
+    lost = outcome(tmp_path, LOST)["signals"]
+    assert lost["returned_ranges of large-0 (CPU)"] == pytest.approx(1)
+    assert lost["returned_ranges of cpu-0 (CPU)"] == 0
+
+
+def test_a_skewed_balance_shows_in_the_shares_of_updates(sound, tmp_path):
+    skewed = outcome(tmp_path, SKEWED)["signals"]
+    assert skewed["update_share of cpu"] > sound["signals"]["update_share of cpu"] + 0.1
+
+
+def test_a_broken_merge_shows_in_the_check_and_leaves_updates_alone(sound, tmp_path):
+    broken = outcome(tmp_path, MERGED_WRONG)["check"]
+    assert broken["merge of large (CPU)"] > 1.5 * sound["check"]["merge of large (CPU)"]
+    assert broken["update of cpu (CPU)"] == sound["check"]["update of cpu (CPU)"]
+
+
+def test_a_workers_own_signals_reach_the_recording(tmp_path):
+    case = Case(
+        benchmark="hetero.covtype",
+        target="perfguard.benchmarks.hetero:covtype",
+        parameters=(("algorithm", "hogbatch"),),
+        phase=Phase.STEP,
+    )
+    starter = starter_in(tmp_path, replace(SETTINGS, max_blocks=1), cpus=CPUS)
+    plan = CasePlan(case=case, inner_loops=1, iteration_s=0.5)
+    finished, events = measure(starter, [plan], [Arm.CANDIDATE])
+    assert (finished, failures(events)) == (1, {})
+    own = [event.own for event in events if getattr(event, "own", None)]
+    assert all(each["update_share of large"] > 0 for each in own)
+    assert len(own) >= SETTINGS.samples
