@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -120,9 +120,9 @@ class _Sums:
     returned: Counter[str] = field(default_factory=Counter)  # Ranges, by worker
     updates: Counter[str] = field(default_factory=Counter)  # By group
     cpu_s: float = 0.0  # Of all workers
-    busy_s: Counter[tuple[str, Task]] = field(default_factory=Counter)  # By worker; these four, too
+    busy_s: dict[tuple[str, Task], float] = field(default_factory=lambda: defaultdict(float))  # By worker, to the end
     examples: Counter[tuple[str, Task]] = field(default_factory=Counter)
-    transfer_s: Counter[str] = field(default_factory=Counter)
+    transfer_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     ranges: Counter[str] = field(default_factory=Counter)
 
     def add(self, part: Range, report: Report) -> None:

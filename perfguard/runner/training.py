@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import signal
 import subprocess
@@ -113,7 +114,7 @@ def _with_cpus(request: Request, config: TrainingConfig) -> Request:
     asked = request.loaded.config
     if asked.cpus is not None or asked.threads is not None:
         return request
-    allowed = request.fingerprint.limits.allowed_cpus or request.fingerprint.topology.online or (0,)
+    allowed = os.sched_getaffinity(0)
     wanted = [group.workers * group.threads for group in config.groups.values() if group.workers]
     count = len(allowed) if len(wanted) < len(config.groups) else min(len(allowed), sum(wanted))
     return replace(request, loaded=replace(request.loaded, config=replace(asked, threads=count)))

@@ -126,7 +126,7 @@ def test_a_corrupt_line_is_named_by_its_number(training):
 
 def test_an_interrupted_run_keeps_its_epochs_and_leaves_no_process(training):
     process = training.start("hetero", "train", "train.toml", "--epochs", "1000000")
-    events = _events_after(training, '"training_epoch"')
+    events = _events_after(training, '"training_epoch"', process)
     started = _descendants(process)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
@@ -139,7 +139,7 @@ def test_an_interrupted_run_keeps_its_epochs_and_leaves_no_process(training):
 
 def test_a_killed_run_takes_its_processes_along(training):
     process = training.start("hetero", "train", "train.toml", "--epochs", "1000000")
-    _events_after(training, '"training_epoch"')
+    _events_after(training, '"training_epoch"', process)
     started = _descendants(process)
     process.kill()
     process.communicate(timeout=60)
@@ -150,9 +150,10 @@ def test_a_killed_run_takes_its_processes_along(training):
     assert "the run was cut off" in shown.stdout
 
 
-def _events_after(project, text):
+def _events_after(project, text, process):
     until = time.monotonic() + 120
     while time.monotonic() < until:
+        assert process.poll() is None, process.stderr.read()
         for events in project.path.glob(".perfguard/runs/*/events.jsonl"):
             if text in events.read_text(encoding="utf-8"):
                 return events
