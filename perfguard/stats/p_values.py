@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from perfguard.records.estimate import Estimate
 from perfguard.stats.paired import FloatArray
@@ -87,7 +87,7 @@ def _p_positive(estimate: Estimate, excess: float) -> float:
         return 1.0
     if estimate.standard_error == 0:
         return 0.5**estimate.blocks if excess > 0 else 1.0
-    return float(stats.t.sf(excess / estimate.standard_error, estimate.degrees_of_freedom))
+    return float(special.stdtr(estimate.degrees_of_freedom, -excess / estimate.standard_error))
 
 
 def _log_margin(ratio: float) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +94,11 @@ def block_effect(baseline_s: Sequence[float], candidate_s: Sequence[float]) -> B
 
     Assumes: within a pair, which arm ran first is drawn at random, so the order has no expected effect.
     """
+    return _block_effect(tuple(baseline_s), tuple(candidate_s))
+
+
+@lru_cache(maxsize=4096)  # each interim analysis asks for the blocks of those before it again
+def _block_effect(baseline_s: tuple[float, ...], candidate_s: tuple[float, ...]) -> BlockEffect:
     baseline, candidate = positive_times(baseline_s), positive_times(candidate_s)
     pairs = min(baseline.size, candidate.size)
     if pairs == 0:
