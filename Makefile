@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -92,6 +92,9 @@ proof-tune: $(READY) ## Measure whether tune ends near the best of a full grid, 
 
 proof-hetero: $(READY) ## Measure what heterogeneous training's coordinator costs, and hogwild's scaling (some minutes, nothing else running)
 	$(BIN)/python -m tests.proof.heterogeneous_training $(ARGS)
+
+proof-hetero-gates: $(READY) ## Gate four changes that break heterogeneous training, and equal trees (an hour and a half, nothing else running; resumes)
+	$(BIN)/python -m tests.proof.gates_of_training $(ARGS)
 
 pictures: $(READY) ## Draw the pictures of the TUI's screens anew
 	$(BIN)/python -m tests.tui_pictures

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import special
 
 from perfguard.records.estimate import Estimate, Interval
+from perfguard.stats.numeric import chi2_quantile, root_between
 from perfguard.stats.paired import FloatArray, estimate_paired
 
 CONFIDENCE = 0.95  # Level of every bound and interval that a calibration states
@@ -60,7 +61,7 @@ def upper_bound(count: int, trials: int) -> float:
     """
     if not 0 <= count <= trials:
         raise ValueError(f"{count} events in {trials} trials")
-    return 1.0 if count == trials else float(stats.beta.ppf(CONFIDENCE, count + 1, trials - count))
+    return 1.0 if count == trials else float(special.betaincinv(count + 1, trials - count, CONFIDENCE))
 
 
 def pooled_spread(
@@ -88,7 +89,7 @@ def pooled_spread(
     variance = sum(e.degrees_of_freedom * e.block_sd**2 for e in estimates) / degrees
     effective = degrees / (1 + _excess_kurtosis([gate for gate, _ in used]) / 2)
     tail = (1 - level) / 2
-    lower, upper = (math.sqrt(variance * effective / stats.chi2.ppf(q, effective)) for q in (1 - tail, tail))
+    lower, upper = (math.sqrt(variance * effective / chi2_quantile(q, effective)) for q in (1 - tail, tail))
     interval = Interval(lower=lower, upper=upper, level=level)
     return PooledSpread(sd=math.sqrt(variance), interval=interval)
 
@@ -158,19 +159,19 @@ def placebo_spread(estimates: Sequence[Estimate], level: float = LIMIT_LEVEL) ->
     variances = np.array([e.standard_error**2 for e in used])
     weights = np.array([float(e.blocks) for e in used])
     excess = float(weights @ (squares - variances)) / float(weights.sum())
-    tails = [stats.t.sf(abs(e.log_ratio / e.standard_error), e.degrees_of_freedom) for e in used]
-    normal = sum(float(stats.norm.isf(max(tail, 1e-300))) ** 2 for tail in tails)
+    tails = [special.stdtr(e.degrees_of_freedom, -abs(e.log_ratio / e.standard_error)) for e in used]
+    normal = sum(float(special.ndtri(max(tail, 1e-300))) ** 2 for tail in tails)
     return PlaceboSpread(
         gates=len(used),
         spread=math.sqrt(max(excess, 0.0)),
         upper=_upper_limit(squares, variances, level),
-        p_none=float(stats.chi2.sf(normal, len(used))),
+        p_none=float(special.chdtrc(len(used), normal)),
     )
 
 
 def _upper_limit(squares: FloatArray, variances: FloatArray, level: float) -> float:
     """The spread at which effects this small would be as rare as 1 - level."""
-    least = float(stats.chi2.ppf(1 - level, squares.size))
+    least = float(chi2_quantile(1 - level, squares.size))
 
     def surplus(variance: float) -> float:
         return float((squares / (variance + variances)).sum()) - least
@@ -178,7 +179,7 @@ def _upper_limit(squares: FloatArray, variances: FloatArray, level: float) -> fl
     if surplus(0.0) <= 0:
         return 0.0
     highest = float(squares.sum()) / least
-    return math.sqrt(optimize.brentq(surplus, 0.0, highest * (1 + 1e-9), xtol=1e-16))
+    return math.sqrt(root_between(surplus, 0.0, highest * (1 + 1e-9)))
 
 
 def survival(lasted: Sequence[tuple[int, bool]]) -> tuple[float, ...]:

@@ -6,8 +6,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy import optimize, special, stats
+from scipy import special
 
+from perfguard.stats.numeric import chi2_quantile, root_between
 from perfguard.stats.paired import trimmed_blocks
 from perfguard.stats.spending import Spending, nominal_levels, normal_density, simpson_weights
 
@@ -34,15 +35,15 @@ def detectable_shift(degrees_of_freedom: float, alpha: float, power: float = POW
 
     Source: Bloom (1995), doi:10.1177/0193841X9501900504, for the MDE; Johnson & Welch (1940) for the noncentral t.
     """
-    critical = float(stats.t.isf(alpha, degrees_of_freedom))
+    critical = float(-special.stdtrit(degrees_of_freedom, alpha))
     nodes = (np.arange(_SCALE_NODES) + 0.5) / _SCALE_NODES
-    scales = np.sqrt(stats.chi2.ppf(nodes, degrees_of_freedom) / degrees_of_freedom)
+    scales = np.sqrt(chi2_quantile(nodes, degrees_of_freedom) / degrees_of_freedom)
 
     def shortfall(shift: float) -> float:
-        return float(stats.norm.cdf(shift - critical * scales).mean()) - power
+        return float(special.ndtr(shift - critical * scales).mean()) - power
 
     highest = 10.0 + abs(critical) * float(scales[-1])
-    return float(optimize.brentq(shortfall, -highest, highest))
+    return root_between(shortfall, -highest, highest, within=1e-10)
 
 
 def minimum_detectable_effect(
@@ -107,10 +108,8 @@ def inflation_factor(level: float, power: float, analyses: int = ANALYSES) -> fl
     once = float(special.ndtri(1 - level) + special.ndtri(power))
     if analyses == 1:
         return 1.0
-    drift = optimize.brentq(
-        lambda shift: crossing_probability(shift, level, analyses) - power, 0.0, 2 * once, xtol=1e-5
-    )
-    return max(1.0, (float(drift) / once) ** 2)
+    drift = root_between(lambda shift: crossing_probability(shift, level, analyses) - power, 0.0, 2 * once, within=1e-5)
+    return max(1.0, (drift / once) ** 2)
 
 
 def crossing_probability(drift: float, level: float, analyses: int = ANALYSES) -> float:

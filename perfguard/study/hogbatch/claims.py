@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from scipy.stats import t as student
+from scipy import special
 
 from perfguard.records.facts import Fact, fact
 from perfguard.study.hogbatch.evidence import HogbatchEvidence, TrainedRun
@@ -52,7 +52,7 @@ def ratio_of(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
     if len(logs) < 2:
         return None
     centre = statistics.fmean(logs)
-    half = float(student.ppf((1 + LEVEL) / 2, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = float(special.stdtrit(len(logs) - 1, (1 + LEVEL) / 2)) * statistics.stdev(logs) / math.sqrt(len(logs))
     return Ratio(factor=math.exp(centre), lower=math.exp(centre - half), upper=math.exp(centre + half), seeds=len(logs))
 
 

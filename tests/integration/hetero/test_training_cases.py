@@ -51,10 +51,12 @@ if __name__ == "__mp_main__":
 """
 LOST = """
 from perfguard.hetero.child.processes import PipeChannel
-from perfguard.hetero.messages import Report
 plain = PipeChannel.send
 def forgetful(self, message):
-    if not (isinstance(message, Report) and message.worker == "large-0" and message.ticket % 1_000_000 == 3):
+    run = getattr(message, "ticket", 0) // 1_000_000
+    if run and message.worker == "large-0" and message.updates and run != getattr(self, "run", 0):
+        self.run = run
+    else:
         plain(self, message)
 PipeChannel.send = forgetful
 """
