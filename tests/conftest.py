@@ -49,6 +49,17 @@ def pytest_xdist_make_scheduler(config, log):
     return MeasuringInOneProcess(config, log)
 
 
+_UNCOVERED = ("tests/browser/", "tests/integration/", "tests/property/", "tests/statistical/")
+"""Folders whose tests run nothing of `gate` and `stats` in this process that others do not, and longest if traced."""
+
+
+def pytest_collection_modifyitems(items):
+    """Leave long computations out of the coverage, where one is measured."""
+    for item in items:
+        if item.nodeid.startswith(_UNCOVERED):
+            item.add_marker("no_cover")
+
+
 @functools.cache
 def _measured(available):
     return select_cpus(probe(), cpus=None, threads=None, numa=None, available=available).cpus

@@ -52,12 +52,12 @@ _PROCESS_CLOCK = 2
 _DISTURBANCE = 1e-3  # What other workers add to each shared weight while a replica trains; weights are near 0.1
 
 
-def covtype(algorithm: str) -> Training:
+def covtype(*, algorithm: str) -> Training:
     """Dense rows, 7 classes."""
     return Training("covtype", algorithm)
 
 
-def w8a(algorithm: str) -> Training:
+def w8a(*, algorithm: str) -> Training:
     """Sparse rows, 2 classes of unequal size."""
     return Training("w8a", algorithm)
 

@@ -32,7 +32,7 @@ from perfguard.benchmarks import hetero
 
 if __name__ == "__main__":
     torch.manual_seed(1)
-    training = hetero.covtype("{algorithm}")
+    training = hetero.covtype(algorithm="{algorithm}")
     results = [training() for _ in range(3)]
     print(json.dumps({{"results": results, "signals": training.signals(), "check": training.check()}}))
 """
