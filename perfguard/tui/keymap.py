@@ -32,6 +32,7 @@ class Key:
     text: str  # What it does, for help and the command palette
     label: str = ""  # One word for the bottom line; empty to leave it out there
     scope: Scope = Scope.APP
+    takes_focus: bool = False  # Whether the next keys are text, even if they are there already
 
 
 KEYS: tuple[Key, ...] = (
@@ -47,7 +48,14 @@ KEYS: tuple[Key, ...] = (
     Key("screen-next", "right_square_bracket", "next_screen(1)", "next screen"),
     Key("screen-previous", "left_square_bracket", "next_screen(-1)", "previous screen"),
     Key("back", "escape", "back", "leave the filter, else go back; never quits", label="back"),
-    Key("filter", "slash", "screen.filter", "filter rows by a regular expression, !RE for all others", label="filter"),
+    Key(
+        "filter",
+        "slash",
+        "screen.filter",
+        "filter rows by a regular expression, !RE for all others",
+        label="filter",
+        takes_focus=True,
+    ),
     Key("flag-next", "n", "screen.next_flag(1)", "next row that needs attention", label="next red"),
     Key("flag-previous", "N", "screen.next_flag(-1)", "previous row that needs attention"),
     Key("case-next", "full_stop", "next_case(1)", "next case"),

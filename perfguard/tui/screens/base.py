@@ -232,6 +232,12 @@ class ViewScreen(Screen[None]):
         text = f"{size.width}x{size.height} is too small; {SMALLEST_WIDTH}x{SMALLEST_HEIGHT} at least. The run goes on."
         return wrapped(text, max(1, width), Role.OPEN)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A line of text that has the focus takes the filter's key as a character."""
+        if action == "filter" and isinstance(self.focused, Input):
+            return False
+        return super().check_action(action, parameters)
+
     def action_filter(self) -> None:
         """Let a filter be typed."""
         self._filter_line.display = True

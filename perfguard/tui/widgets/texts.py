@@ -24,7 +24,10 @@ Draw = Callable[[int, int], Sequence[Line]]  # Lines for a width and a height
 def bindings_in(*scopes: Scope) -> list[BindingType]:
     """One binding for each thing that keys do in these scopes; each has its id, so that it can be remapped."""
     return [
-        Binding(key.keys, key.action, key.text, show=bool(key.label), tooltip=key.text, id=key.id)
+        # With priority the app itself acts, before it hands on the next key; else whatever has the focus does, later.
+        Binding(
+            key.keys, key.action, key.text, show=bool(key.label), tooltip=key.text, id=key.id, priority=key.takes_focus
+        )
         for key in KEYS
         if key.scope in scopes
     ]

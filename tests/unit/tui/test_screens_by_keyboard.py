@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from textual import events
 
 from perfguard.records.facts import fact, recorded_text
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
@@ -123,6 +124,17 @@ def test_a_filter_shows_what_it_accepts_and_escape_shows_all(drive) -> None:
         assert driver.cursor() == shown[1]
         await driver.press("escape")
         assert len(driver.app.view_screen.table.rows) == len(driver.app.session.cases)
+
+    drive(a_watch(), script)
+
+
+def test_what_is_typed_right_behind_the_filters_key_is_its_text(drive) -> None:
+    async def script(driver) -> None:
+        for key, character in (("slash", "/"), ("6", "6"), ("slash", "/"), ("q", "q")):
+            driver.app.post_message(events.Key(key, character))  # all in the queue before anything is handled
+        await driver.press("enter")
+        assert driver.app.view_screen.filter.text == "6/q"
+        assert driver.app.current_mode == "live"
 
     drive(a_watch(), script)
 
