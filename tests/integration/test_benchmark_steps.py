@@ -86,7 +86,8 @@ def build(name: str, **parameters: object) -> Timed:
 
 
 def test_every_benchmark_is_tested_here() -> None:
-    assert {*SMALL_STEPS, *SMALL_KERNELS, "kernel.optimizer"} == set(TARGETS)
+    elsewhere = {"hetero.covtype", "hetero.w8a"}  # hetero/test_training_cases.py
+    assert {*SMALL_STEPS, *SMALL_KERNELS, "kernel.optimizer"} == set(TARGETS) - elsewhere
 
 
 @pytest.mark.parametrize("dtype", DTYPES_OF_STEPS)
