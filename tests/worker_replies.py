@@ -69,3 +69,16 @@ def ended(cpus: Sequence[int], *, steps: int, exit_code: int = 0, problem: str |
         "steps": steps,
         "affinity": list(cpus),
     }
+
+
+class Parent:
+    """The parent of a worker: says go, and keeps what comes back."""
+
+    def __init__(self):
+        self.replies = []
+
+    def receive(self):
+        return {"do": "go"}
+
+    def send(self, reply, **fields):
+        self.replies.append({"reply": reply, **fields})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfguard.hetero.algorithms import limits_of, make_policy
+from perfguard.hetero.algorithms import make_policy
 from perfguard.hetero.coordinator import BatchChanged, Coordinator, EpochEnded
 from perfguard.hetero.planning import plan_of
 from perfguard.hetero.simulator import Speed, simulate
@@ -41,8 +41,7 @@ def simulated(
         for name, group in config.groups.items()
     }
     plan = plan_of(endless, workers, examples, devices)
-    limits = {name: limits_of(config.groups[name]) for name in plan.limits}
-    coordinator = Coordinator(plan, make_policy(config, limits))
+    coordinator = Coordinator(plan, make_policy(config, plan.limits))
     happened = simulate(coordinator, {place.name: speeds[place.group] for place in workers})
     last = [each for each in happened if isinstance(each, EpochEnded)][-1]
     batches = {each.group: each.batch for each in happened if isinstance(each, BatchChanged)}

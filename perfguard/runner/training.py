@@ -40,7 +40,7 @@ from perfguard.runner.session import Request, Session, open_session
 CHECKPOINT = "checkpoint.pt"
 RESULT = "training.json"
 MODE = "training"
-_ENDS_S = 30.0  # How long the process may take to end after it was told to
+_ENDS_S = 30.0  # Longest end of the process once it was asked to stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

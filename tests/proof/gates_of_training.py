@@ -16,73 +16,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import perfguard
 from perfguard.host.identity import machine_line
 from perfguard.host.probe import probe
+from tests.broken_trainings import CHANGES, Change, broken, copy_tree
 
 CASE = "hetero.covtype[algorithm=adaptive]"
-_SOURCE = Path(perfguard.__file__).parents[1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """Something that breaks a part of training."""
-
-    what: str
-    file: str
-    old: str
-    new: str
-    names: str  # What the gate has to name: worker or group, device, phase
-
-
-CHANGES = (
-    Change(
-        what="a worker spins 1 ms in each update",
-        file="child/workers.py",
-        old="            descend([parameter.data for parameter in parameters], gradients, learning_rate)\n",
-        new="            until = time.perf_counter() + 1e-3\n"
-        "            while time.perf_counter() < until:\n"
-        "                pass\n"
-        "            descend([parameter.data for parameter in parameters], gradients, learning_rate)\n",
-        names="train_s of cpu-0 (CPU)",
-    ),
-    Change(
-        what="a report of a worker gets lost in each training",
-        file="child/processes.py",
-        old="        with contextlib.suppress(BrokenPipeError):\n            self._reports",
-        new='        run = getattr(message, "ticket", 0) // 1_000_000\n'
-        '        if run and message.worker == "large-0" and message.updates and run != getattr(self, "run", 0):\n'
-        "            self.run = run\n"
-        "            return\n"
-        "        with contextlib.suppress(BrokenPipeError):\n            self._reports",
-        names="returned_ranges of large-0 (CPU)",
-    ),
-    Change(
-        what="the policy no longer balances updates",
-        file="policies.py",
-        old="        self.batches[group] = self.limits[group].clamp(batch)\n",
-        new='        self.batches[group] = 512 if group == "large" else 32\n',
-        names="update_share of",
-    ),
-    Change(
-        what="a replica's merge adds half of its change",
-        file="child/workers.py",
-        old="                shared.add_(result)",
-        new="                shared.add_(result, alpha=0.5)",
-        names="merge of large (CPU)",
-    ),
-)
 
 
 def make_tree(folder: Path) -> None:
     """A repository with perfguard's own tree, as it is here."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    shutil.copytree(_SOURCE / "perfguard", folder / "perfguard", ignore=shutil.ignore_patterns("__pycache__"))
+    copy_tree(folder)
     (folder / ".gitignore").write_text(".perfguard/\n__pycache__/\n", encoding="utf-8")
     for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "as it is"]):
         identity = ["-c", "user.name=proof", "-c", "user.email=proof@example.org"]
@@ -119,15 +67,8 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
 
 def changed(folder: Path, change: Change) -> dict[str, Any]:
     """The gate of one change."""
-    path = folder / "perfguard" / "hetero" / change.file
-    before = path.read_text(encoding="utf-8")
-    if change.old not in before:
-        raise SystemExit(f"{path} has changed: the text to replace is not there")
-    path.write_text(before.replace(change.old, change.new), encoding="utf-8")
-    try:
+    with broken(folder, change):
         return summary(gate(folder))
-    finally:
-        path.write_text(before, encoding="utf-8")
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ def gate(rng, rules, factor):
         for rule in rules:
             level = TYPICAL.get(rule.signal, 1e9)
             for block in range(BLOCKS):
-                # Blocks shift each arm with heavy tails; samples scatter inside them. Amounts that are told to within a
-                # margin of 2 % are also the quieter ones.
+                # Blocks shift each arm with heavy tails; samples scatter inside them. Amounts with a margin of
+                # 2 % are also the quieter ones.
                 noise = 0.02 if rule.scale is Scale.COUNT else 0.4 * rule.margin_ratio
                 shift = noise * rng.standard_t(4, (2, 1))
                 values = level * np.exp(shift + noise * rng.standard_normal((2, SAMPLES)))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from perfguard.hetero.child.remote import Remotes
 
 _PR_SET_PDEATHSIG = 1
-_STOP_S = 5.0  # How long a worker may take to end after it was told to
+_STOP_S = 5.0  # Longest end of a worker that was asked to stop
 
 Main = Callable[[WorkerPlace, "PipeChannel", Any], None]
 """What a worker's process runs: its place, its channel, and what it is given."""

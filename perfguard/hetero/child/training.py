@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from perfguard.errors import MeasurementError, StoreError, UsageError
-from perfguard.hetero.algorithms import limits_of, make_policy
+from perfguard.hetero.algorithms import make_policy
 from perfguard.hetero.child.checkpoints import read_checkpoint, write_checkpoint
-from perfguard.hetero.child.crew import Given, device_of, share, work
 from perfguard.hetero.child.data import Examples, open_examples, prepare
+from perfguard.hetero.child.local import READY_S, Given, device_of, device_text, reasons_of, share, torch_device, work
 from perfguard.hetero.child.models import build_model, loss_sum
 from perfguard.hetero.child.processes import Processes
 from perfguard.hetero.child.remote import RemoteChannel, RemoteModel, Remotes, joined, listening, parse_address
@@ -36,13 +36,12 @@ from perfguard.records.training import (
     TrainingOutcome,
 )
 
-_READY_S = 120.0
 _CHECKPOINT_S = 5.0  # Between two checkpoints, but for the last one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """Who is told of a run."""
+    """What is called while a run goes on."""
 
     started: Callable[[TrainedOn], None]
     epoch: Callable[[TrainingEpoch], None]
@@ -70,18 +69,15 @@ def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
     share(model)
     groups = {name: config.groups[name] for name in dict.fromkeys(place.group for place in job.workers)}
     devices = {name: device_of(group) for name, group in groups.items()}
-    coordinator = Coordinator(
-        plan_of(config, job.workers, examples.shape.examples, devices),
-        make_policy(config, {name: limits_of(group) for name, group in groups.items()}),
-        start=snapshot,
-    )
+    plan = plan_of(config, job.workers, examples.shape.examples, devices)
+    coordinator = Coordinator(plan, make_policy(config, plan.limits), start=snapshot)
     given = Given(config, devices, model, place)
     with _remotes(job, examples, model) as remotes, closing(_transport(job, given, remotes)) as transport:
         ready = wait_until_ready(
-            transport, [each.name for each in job.workers], timeout_s=_READY_S, clock=time.monotonic
+            transport, [each.name for each in job.workers], timeout_s=READY_S, clock=time.monotonic
         )
         if all(isinstance(message, WorkerLost) for message in ready):
-            raise MeasurementError(f"no worker could be started: {_reason(ready)}")
+            raise MeasurementError(f"no worker could be started: {reasons_of(ready)}")
         follower.started(_trained_on(examples, model, groups, devices, snapshot))
         began = time.monotonic() - (snapshot.at_s if snapshot else 0.0)
         keeper = _Keeper(coordinator, model, checkpoint, follower)
@@ -101,7 +97,7 @@ def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
         utilisation=drive.busy.utilisation(at_s),
         paces=drive.paces.paces(),
         schedule=tuple(drive.schedule),
-        detail=_reason([lost for lost in ready if isinstance(lost, WorkerLost)]),
+        detail=reasons_of(ready),
     )
 
 
@@ -150,7 +146,7 @@ def work_remotely(address: str, data_folder: Path, *, threads: int, timeout_s: f
                 raise UsageError(f"the data here has {shape}, that of the coordinator {job.shape}")
             model = build_model(job.config.model, shape)
             shared = RemoteModel(channel, sum(parameter.numel() for parameter in model.parameters()))
-            device = torch.device("cuda" if device_of(group) is Device.CUDA else "cpu")
+            device = torch_device(device_of(group))
             worker = Replica(shared, model, examples, loss_sum(shape), device=device, speed=group.speed)
         except Exception as error:
             channel.send(WorkerLost(worker=name, reason=f"{type(error).__name__}: {error}"[:500]))
@@ -226,19 +222,7 @@ def _trained_on(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         is_sparse=shape.is_sparse,
         is_multilabel=shape.is_multilabel,
-        devices={name: _device_text(group, devices[name]) for name, group in groups.items()},
+        devices={name: device_text(group, devices[name]) for name, group in groups.items()},
         torch=torch.__version__,
         resumed_epoch=snapshot.epoch if snapshot else None,
     )
-
-
-def _device_text(group: GroupConfig, device: Device) -> str:
-    if device is Device.CUDA:
-        return torch.cuda.get_device_name()
-    if device is Device.EMULATED:
-        return f"emulated accelerator, {group.speed:g} times as fast as one CPU"
-    return "CPU"
-
-
-def _reason(messages: Sequence[object]) -> str:
-    return "; ".join(dict.fromkeys(message.reason for message in messages if isinstance(message, WorkerLost)))

@@ -40,7 +40,7 @@ CPUS = sorted(os.sched_getaffinity(0))
 
 
 def echo(place, channel, given):
-    """A worker that answers orders as it is told to by the number of its range's first example."""
+    """A worker whose answer to an order depends on the first example of its range."""
     channel.send(ScheduleWork(worker=place.name))
     while isinstance(order := channel.receive(), Evaluate):
         if order.range.start == given["dies at"]:
@@ -79,7 +79,7 @@ def test_messages_go_both_ways_and_ends_are_noticed():
 
 
 class Run:
-    """A follower that keeps what it is told, and may do something at the end of an epoch."""
+    """A follower that keeps what it was called with, and may do something at the end of an epoch."""
 
     def __init__(self, tmp_path, *, settings=SETTINGS, at_epoch=lambda _: None, **changes):
         config = with_overrides(parse(settings, "test"), changes, "test")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from perfguard.records.plan import CasePlan
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case, Phase
+from tests.broken_trainings import LOST_REPORT, SKEWED_POLICY, SLOW_WORKER, WRONG_MERGE, broken, copy_tree
 from tests.real_workers import measure, starter_in
 from tests.worker_rigs import SETTINGS, failures
 
@@ -25,67 +27,37 @@ CPUS = tuple(sorted(os.sched_getaffinity(0))[:2])
 
 RUN = """
 import json
-import time
 import torch
-{fault}
 from perfguard.benchmarks import hetero
 
 if __name__ == "__main__":
     torch.manual_seed(1)
-    training = hetero.covtype(algorithm="{algorithm}")
+    training = hetero.covtype(algorithm="adaptive")
     results = [training() for _ in range(3)]
-    print(json.dumps({{"results": results, "signals": training.signals(), "check": training.check()}}))
-"""
-SPIN = """
-from perfguard.hetero.child import workers
-plain = workers.descend
-def slow(*arguments):
-    until = time.perf_counter() + 0.005
-    while time.perf_counter() < until:
-        pass
-    plain(*arguments)
-if __name__ == "__mp_main__":
-    import multiprocessing
-    if multiprocessing.current_process().name.endswith("-1"):
-        workers.descend = slow
-"""
-LOST = """
-from perfguard.hetero.child.processes import PipeChannel
-plain = PipeChannel.send
-def forgetful(self, message):
-    run = getattr(message, "ticket", 0) // 1_000_000
-    if run and message.worker == "large-0" and message.updates and run != getattr(self, "run", 0):
-        self.run = run
-    else:
-        plain(self, message)
-PipeChannel.send = forgetful
-"""
-SKEWED = """
-from perfguard.hetero.policies import AdaptiveBatches
-AdaptiveBatches.next_batch = lambda self, group, updates: 256 if group == "large" else 32
-"""
-MERGED_WRONG = """
-from perfguard.hetero.child.workers import LocalModel
-def push(self, own, pulled):
-    for shared, trained in zip(self._shared, own):
-        shared.copy_(trained)
-LocalModel.push = push
+    print(json.dumps({"results": results, "signals": training.signals(), "check": training.check()}))
 """
 
 
-def outcome(tmp_path, fault="", algorithm="adaptive"):
-    script = tmp_path / "trained.py"
-    script.write_text(RUN.format(fault=fault, algorithm=algorithm))
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A copy of perfguard with a script that trains three times."""
+    folder = tmp_path_factory.mktemp("tree")
+    copy_tree(folder)
+    (folder / "trained.py").write_text(RUN)
+    return folder
+
+
+def outcome(tree, change=None):
+    with broken(tree, change) if change else contextlib.nullcontext():
+        command = [sys.executable, "-B", "trained.py"]
+        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory):
-    return outcome(tmp_path_factory.mktemp("sound"))
+def sound(tree):
+    return outcome(tree)
 
 
 def test_a_training_says_what_each_worker_did(sound):
@@ -102,26 +74,26 @@ def test_a_training_says_what_each_worker_did(sound):
     assert set(sound["check"]) == {"update of cpu (CPU)", "merge of large (CPU)"}
 
 
-def test_a_slow_worker_shows_in_its_own_training_time(sound, tmp_path):
-    slow = outcome(tmp_path, SPIN)["signals"]
+def test_a_slow_worker_shows_in_its_own_training_time(sound, tree):
+    slow = outcome(tree, SLOW_WORKER)["signals"]
     name = "train_s of cpu-0 (CPU)"
     assert slow[name] - sound["signals"][name] > 0.9 * 0.005 / 128  # the spin over the most examples of an update
     assert slow["train_s of large-0 (CPU)"] < 0.5 * slow[name]
 
 
-def test_a_lost_message_shows_as_a_range_of_its_worker_that_was_handed_out_again(tmp_path):
-    lost = outcome(tmp_path, LOST)["signals"]
+def test_a_lost_message_shows_as_a_range_of_its_worker_that_was_handed_out_again(tree):
+    lost = outcome(tree, LOST_REPORT)["signals"]
     assert lost["returned_ranges of large-0 (CPU)"] == pytest.approx(1)
     assert lost["returned_ranges of cpu-0 (CPU)"] == 0
 
 
-def test_a_skewed_balance_shows_in_the_shares_of_updates(sound, tmp_path):
-    skewed = outcome(tmp_path, SKEWED)["signals"]
+def test_a_skewed_balance_shows_in_the_shares_of_updates(sound, tree):
+    skewed = outcome(tree, SKEWED_POLICY)["signals"]
     assert skewed["update_share of cpu"] > sound["signals"]["update_share of cpu"] + 0.1
 
 
-def test_a_broken_merge_shows_in_the_check_and_leaves_updates_alone(sound, tmp_path):
-    broken = outcome(tmp_path, MERGED_WRONG)["check"]
+def test_a_broken_merge_shows_in_the_check_and_leaves_updates_alone(sound, tree):
+    broken = outcome(tree, WRONG_MERGE)["check"]
     assert broken["merge of large (CPU)"] > 1.5 * sound["check"]["merge of large (CPU)"]
     assert broken["update of cpu (CPU)"] == sound["check"]["update of cpu (CPU)"]
 

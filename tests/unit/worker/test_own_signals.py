@@ -9,20 +9,7 @@ import pytest
 from perfguard.worker.cases import PreparedCase, UnsoundCaseError
 from perfguard.worker.timing.samples import SampleTimer
 from perfguard.worker.timing.signals import Meters
-
-
-class Parent:
-    """Says go and keeps what comes back."""
-
-    def __init__(self):
-        self.samples = []
-
-    def receive(self):
-        return {"do": "go"}
-
-    def send(self, reply, **fields):
-        if reply == "sample":
-            self.samples.append(fields)
+from tests.worker_replies import Parent
 
 
 class Counted:
@@ -43,7 +30,8 @@ class Counted:
 def timed(call):
     parent = Parent()
     SampleTimer(parent, PreparedCase("case", (call,), 0.0), Meters(), inner_loops=3, spin_s=0.0)(1)
-    return parent.samples[0]
+    (sample,) = (reply for reply in parent.replies if reply["reply"] == "sample")
+    return sample
 
 
 def test_own_signals_are_of_the_calls_of_the_sample_alone():

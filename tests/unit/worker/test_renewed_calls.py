@@ -7,19 +7,7 @@ import pytest
 from perfguard.worker.cases import PreparedCase
 from perfguard.worker.timing.samples import Renewed, SampleTimer
 from perfguard.worker.timing.signals import Meters
-
-
-class Parent:
-    """Says go and keeps what comes back."""
-
-    def __init__(self):
-        self.replies = []
-
-    def receive(self):
-        return {"do": "go"}
-
-    def send(self, reply, **fields):
-        self.replies.append({"reply": reply, **fields})
+from tests.worker_replies import Parent
 
 
 class Log:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +18,10 @@ from perfguard.hetero.child.ddp import Ddp
 from perfguard.hetero.child.models import loss_sum
 from perfguard.hetero.child.processes import PipeChannel
 from perfguard.hetero.child.workers import Hogwild, LocalModel, Replica, Stream, Worker, serve
-from perfguard.hetero.messages import WorkerLost
+from perfguard.hetero.messages import FromWorker, WorkerLost
 from perfguard.records.training import Device, GroupConfig, Kind, TrainingConfig, WorkerPlace
 
+READY_S = 120.0  # Longest start of a worker
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where torch puts tensors that processes share
 
 
@@ -56,7 +57,7 @@ def _worker(group: GroupConfig, device: Device, given: Given, cpus: Sequence[int
     if group.kind is Kind.HOGWILD:
         return Hogwild(given.model, examples, sums)
     own = copy.deepcopy(given.model)
-    place = torch.device("cuda" if device is Device.CUDA else "cpu")
+    place = torch_device(device)
     shared = LocalModel(list(given.model.parameters()), group.merge, place)
     return Replica(shared, own, examples, sums, device=place, speed=group.speed)
 
@@ -89,3 +90,22 @@ def device_of(group: GroupConfig) -> Device:
     if group.device is Device.AUTO:
         return Device.CUDA if has_gpu and group.kind is Kind.REPLICA else Device.CPU
     return group.device
+
+
+def torch_device(device: Device) -> torch.device:
+    """The device as torch knows it."""
+    return torch.device("cuda" if device is Device.CUDA else "cpu")
+
+
+def device_text(group: GroupConfig, device: Device) -> str:
+    """What a group computes on, by its name."""
+    if device is Device.CUDA:
+        return torch.cuda.get_device_name()
+    if device is Device.EMULATED:
+        return f"emulated accelerator, {group.speed:g} times as fast as one CPU"
+    return "CPU"
+
+
+def reasons_of(messages: Iterable[FromWorker]) -> str:
+    """Why workers are lost, each reason once."""
+    return "; ".join(dict.fromkeys(message.reason for message in messages if isinstance(message, WorkerLost)))
