@@ -51,7 +51,7 @@ def gate(folder: Path, *options: str) -> dict[str, Any]:
 
 def summary(result: dict[str, Any]) -> dict[str, Any]:
     """What is kept of a result."""
-    (verdict,) = result["verdicts"]
+    (verdict,) = result["gate"]["verdicts"]
     comparison = verdict["comparison"]
     estimate = comparison["estimate"]
     red = [found["signal"] for found in verdict["signals"] if found["gating"] and found["outcome"] == "regressed"]

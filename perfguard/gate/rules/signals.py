@@ -148,9 +148,9 @@ def judge_signals(
 ) -> tuple[Verdict, ...]:
     """Attach what each signal says to the verdicts; a gating signal that regressed fails a gating case.
 
-    Gating signals of gating cases are one family, corrected by Holm at `policy.alpha`. Every other finding is tested
-    on its own: it is read, and decides nothing. A case that became faster stays improved whatever it costs; its
-    sentence says so.
+    Gating signals of gating cases are one family, corrected by Holm at `policy.alpha`; a case whose times are too noisy
+    to gate is in it, too. Every other finding is tested on its own: it is read, and decides nothing. A case that became
+    faster stays improved whatever it costs; its sentence says so.
 
     The data are as `RunData.signals` gives them; voided blocks are left out, and a signal that an arm could not read
     has no finding.
@@ -259,7 +259,7 @@ def _finding(
     return SignalFinding(
         signal=found.rule.signal,
         outcome=outcome,
-        gating=policy.is_gating(found.rule) and verdict.gating is Gating.GATING,
+        gating=policy.is_gating(found.rule) and verdict.comparison.gating is Gating.GATING,
         unit=found.rule.unit,
         baseline=found.baseline,
         candidate=found.candidate,
@@ -278,4 +278,6 @@ def _ruled(verdict: Verdict, findings: tuple[SignalFinding, ...]) -> Verdict:
     more = fact("signal.regressed", costly.fact.values, severity=Severity.GRAVE, in_same_time=in_same_time)
     if outcome is Outcome.IMPROVED:
         return replace(ruled, reasons=(*verdict.reasons, more))
-    return replace(ruled, outcome=Outcome.REGRESSED, reasons=(more, *verdict.reasons))
+    # The noise of a case's times says nothing of its signals (decision 0010).
+    reasons = [reason for reason in verdict.reasons if reason.code != "verdict.demoted"]
+    return replace(ruled, outcome=Outcome.REGRESSED, gating=verdict.comparison.gating, reasons=(more, *reasons))

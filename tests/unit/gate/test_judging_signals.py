@@ -120,6 +120,16 @@ def test_an_open_case_is_red_where_its_cpu_time_is():
     assert fact_of(judged.reasons, "signal.regressed").values["in_same_time"] is False
 
 
+def test_a_signal_fails_the_gate_though_the_times_are_too_noisy_to_gate():
+    verdict = timed(sd=0.08)
+    assert (verdict.gating, codes_of(verdict.reasons)[0]) == (Gating.ADVISORY, "verdict.demoted")
+    (same,) = judge_signals(measured(Signal.CPU, 0.01, 0.01), [verdict], POLICY)
+    assert (same.gating, same.reasons) == (Gating.ADVISORY, verdict.reasons)
+    (judged,) = judge_signals(measured(Signal.CPU, 0.01, 0.02), [verdict], POLICY)
+    assert (judged.outcome, judged.gating) == (Outcome.REGRESSED, Gating.GATING)
+    assert codes_of(judged.reasons) == ["signal.regressed", *codes_of(verdict.reasons)[1:]]
+
+
 def test_a_difference_below_the_margin_is_no_regression():
     assert finding(measured(Signal.CPU, 0.01, 0.0104)).outcome is Outcome.UNCHANGED
 
