@@ -93,7 +93,7 @@ proof-tune: $(READY) ## Measure whether tune ends near the best of a full grid, 
 proof-hetero: $(READY) ## Measure what heterogeneous training's coordinator costs, and hogwild's scaling (some minutes, nothing else running)
 	$(BIN)/python -m tests.proof.heterogeneous_training $(ARGS)
 
-proof-hetero-gates: $(READY) ## Gate four changes that break heterogeneous training, and equal trees (an hour and a half, nothing else running; resumes)
+proof-hetero-gates: $(READY) ## Gate four changes that break heterogeneous training, and equal trees (an hour and a quarter, nothing else running; resumes)
 	$(BIN)/python -m tests.proof.gates_of_training $(ARGS)
 
 pictures: $(READY) ## Draw the pictures of the TUI's screens anew

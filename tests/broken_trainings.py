@@ -41,7 +41,7 @@ LOST_REPORT = Change(
     "            self.run = run\n"
     "            return\n"
     "        with contextlib.suppress(BrokenPipeError):\n            self._reports",
-    names="returned_ranges of large-0 (CPU)",
+    names="late_share of large-0 (CPU)",
 )
 SKEWED_POLICY = Change(
     what="the policy no longer balances updates",

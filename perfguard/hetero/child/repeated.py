@@ -27,7 +27,7 @@ from perfguard.hetero.child.local import READY_S, Given, device_of, device_text,
 from perfguard.hetero.child.models import build_model, loss_sum
 from perfguard.hetero.child.processes import Processes
 from perfguard.hetero.child.workers import Hogwild, LocalModel, Replica, Worker
-from perfguard.hetero.coordinator import Coordinator
+from perfguard.hetero.coordinator import Coordinator, Happening, RangeReturned
 from perfguard.hetero.driving import Drive, Listener, wait_until_ready
 from perfguard.hetero.messages import FromWorker, Range, Report, ScheduleWork, Stop, Task, ToWorker, WorkerLost
 from perfguard.hetero.planning import places, plan_of
@@ -77,8 +77,8 @@ class _Sums:
     cpu_s: float = 0.0  # Of all workers
     epochs: int = 0
     updates: Counter[str] = field(default_factory=Counter)  # By group
-    returned: Counter[str] = field(default_factory=Counter)  # Ranges, by worker; so are the following
-    ranges: Counter[str] = field(default_factory=Counter)
+    ranges: Counter[str] = field(default_factory=Counter)  # By worker; so are the following
+    late_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # Since its range was handed to others
     transfer_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     busy_s: dict[tuple[str, Task], float] = field(default_factory=lambda: defaultdict(float))
     examples: Counter[tuple[str, Task]] = field(default_factory=Counter)
@@ -108,7 +108,9 @@ class WorkerPool:
         names = [place.name for place in self._places]
         ready = wait_until_ready(self._processes, names, timeout_s=READY_S, clock=time.monotonic)
         self._ready: dict[str, FromWorker] = {message.worker: message for message in ready}
-        self._number, self._sums, self._ordered = 0, _Sums(), dict[str, Range]()
+        self._number, self._sums = 0, _Sums()
+        self._ordered: dict[str, Range] = {}
+        self._late: dict[str, float] = {}  # Workers whose range was handed to others, since when
 
     def _close(self) -> None:
         self._processes.close()
@@ -127,16 +129,27 @@ class WorkerPool:
         plan = plan_of(self.config, self._places, self.examples.shape.examples, self._devices)
         coordinator = Coordinator(plan, make_policy(self.config, plan.limits))
         cpu_s, began = self._cpu_s(), time.perf_counter()
-        listener = Listener(happened=lambda _: None, used=lambda _at_s, _groups: None)
+        listener = Listener(happened=self._happened, used=lambda _at_s, _groups: None)
         ending = Drive(coordinator, self, lambda: time.perf_counter() - began, listener).run(list(self._ready.values()))
-        sums.wall_s += time.perf_counter() - began
+        wall_s = time.perf_counter() - began
+        for worker in tuple(self._late):
+            self._answered(worker)
+        sums.wall_s += wall_s
         sums.cpu_s += self._cpu_s() - cpu_s
         if ending is Ending.NO_WORKERS:
             raise MeasurementError(f"all workers are lost: {reasons_of(self._ready.values())}")
         sums.trainings += 1
         sums.epochs += coordinator.epoch
         sums.updates.update(coordinator.updates)
-        sums.returned.update({name: known.ranges_returned for name, known in coordinator.counters.items()})
+
+    def _happened(self, happening: Happening) -> None:
+        if isinstance(happening, RangeReturned):
+            self._late[happening.worker] = time.perf_counter()
+
+    def _answered(self, worker: str) -> None:
+        """A worker is late no longer, or the training has ended."""
+        if (since := self._late.pop(worker, None)) is not None:
+            self._sums.late_s[worker] += time.perf_counter() - since
 
     def _cpu_s(self) -> float:
         pids = [self._processes.pid_of(name) for name, said in self._ready.items() if isinstance(said, ScheduleWork)]
@@ -155,6 +168,7 @@ class WorkerPool:
                     continue
                 heard = replace(message, ticket=ticket)
                 self._sums.add(self._ordered[message.worker], message)
+                self._answered(message.worker)
             elif isinstance(message, WorkerLost):
                 self._ready[message.worker] = message
             found.append(heard)
@@ -171,7 +185,7 @@ class WorkerPool:
         found: dict[str, float] = {}
         for place in self._places:
             worker, name = place.name, f"{place.name} ({self._device_text(place.group)})"
-            found[f"returned_ranges of {name}"] = sums.returned[worker] / sums.trainings
+            found[f"late_share of {name}"] = sums.late_s[worker] / sums.wall_s
             for task in Task:
                 if examples := sums.examples[worker, task]:
                     found[f"{task.value}_s of {name}"] = sums.busy_s[worker, task] / examples

@@ -63,7 +63,7 @@ def sound(tree):
 def test_a_training_says_what_each_worker_did(sound):
     signals = sound["signals"]
     assert signals["update_share of cpu"] + signals["update_share of large"] == pytest.approx(1)
-    assert signals["returned_ranges of cpu-0 (CPU)"] == signals["returned_ranges of large-0 (CPU)"] == 0
+    assert signals["late_share of cpu-0 (CPU)"] == signals["late_share of large-0 (CPU)"] == 0
     assert {name for name in signals if name.endswith("of large-0 (CPU)")} >= {
         "train_s of large-0 (CPU)",
         "loss_s of large-0 (CPU)",
@@ -81,10 +81,10 @@ def test_a_slow_worker_shows_in_its_own_training_time(sound, tree):
     assert slow["train_s of large-0 (CPU)"] < 0.5 * slow[name]
 
 
-def test_a_lost_message_shows_as_a_range_of_its_worker_that_was_handed_out_again(tree):
+def test_a_lost_message_shows_as_time_in_which_its_worker_is_late(tree):
     lost = outcome(tree, LOST_REPORT)["signals"]
-    assert lost["returned_ranges of large-0 (CPU)"] == pytest.approx(1)
-    assert lost["returned_ranges of cpu-0 (CPU)"] == 0
+    assert 0.1 < lost["late_share of large-0 (CPU)"] < 1
+    assert lost["late_share of cpu-0 (CPU)"] == 0
 
 
 def test_a_skewed_balance_shows_in_the_shares_of_updates(sound, tree):

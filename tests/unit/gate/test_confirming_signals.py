@@ -56,7 +56,7 @@ def test_a_signal_that_was_luck_of_the_layout_is_inconclusive():
 
 @pytest.mark.parametrize(
     ("name", "before", "after"),
-    [("train_s of cpu-0", 1e-5, 2e-5), ("update_share of cpu", 0.5, 0.8), ("returned_ranges of cpu-0", 0.0, 6.0)],
+    [("train_s of cpu-0", 1e-5, 2e-5), ("update_share of cpu", 0.5, 0.8), ("retries of cpu-0", 0.0, 6.0)],
 )
 def test_a_benchmarks_own_signal_is_confirmed_like_any_other(name, before, after):
     flagged = samples(name, before, after)

@@ -352,7 +352,7 @@ def test_five_blocks_are_enough():
     [
         ("train_s of cpu-0 (CPU)", (1e-5, 1.05e-5), (1e-5, 1.3e-5), (1.3e-5, 1e-5)),
         ("update_share of cpu", (0.5, 0.55), (0.5, 0.7), (0.7, 0.5)),
-        ("returned_ranges of cpu-0 (CPU)", (0.0, 0.0), (0.0, 3.0), (3.0, 0.0)),
+        ("retries of cpu-0 (CPU)", (0.0, 0.0), (0.0, 3.0), (3.0, 0.0)),
     ],
 )
 def test_a_benchmarks_own_signals_gate_by_what_their_names_say(name, unchanged, regressed, improved):
