@@ -3,8 +3,8 @@
 `make proof-hetero-gates`: an hour and a quarter, two CPUs, nothing else running; resumes. In a copy of perfguard's tree
 four changes are made, one at a time, and each is gated against the commit without it: a worker that spins, a message
 that gets lost, a balance that is skewed, a merge that is wrong. Then gates measure the tree against itself. Prints
-Markdown tables; `-o FILE` writes them as well. Ends with 1 where a change is not named, or a gate of equal trees is red.
-A skewed balance may make training faster: then the verdict is `improved`, and names the share all the same.
+Markdown tables; `-o FILE` writes them as well. A skewed balance may make training faster: then the verdict is
+`improved`, and names the share all the same. Ends with 1 where a change is not named, or a gate of equal trees is red.
 """
 
 # ruff: noqa: T201
