@@ -78,7 +78,9 @@ class _Sums:
     epochs: int = 0
     updates: Counter[str] = field(default_factory=Counter)  # By group
     ranges: Counter[str] = field(default_factory=Counter)  # By worker; so are the following
-    late_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # Since its range was handed to others
+    late_s: dict[str, float] = field(
+        default_factory=lambda: defaultdict(float)
+    )  # With a range that was handed to others
     transfer_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     busy_s: dict[tuple[str, Task], float] = field(default_factory=lambda: defaultdict(float))
     examples: Counter[tuple[str, Task]] = field(default_factory=Counter)
@@ -110,7 +112,8 @@ class WorkerPool:
         self._ready: dict[str, FromWorker] = {message.worker: message for message in ready}
         self._number, self._sums = 0, _Sums()
         self._ordered: dict[str, Range] = {}
-        self._late: dict[str, float] = {}  # Workers whose range was handed to others, since when
+        self._sent: dict[str, float] = {}  # When each worker got its range
+        self._late: dict[str, float] = {}  # The same of those whose range was handed to others
 
     def _close(self) -> None:
         self._processes.close()
@@ -144,7 +147,7 @@ class WorkerPool:
 
     def _happened(self, happening: Happening) -> None:
         if isinstance(happening, RangeReturned):
-            self._late[happening.worker] = time.perf_counter()
+            self._late[happening.worker] = self._sent[happening.worker]
 
     def _answered(self, worker: str) -> None:
         """A worker is late no longer, or the training has ended."""
@@ -178,6 +181,7 @@ class WorkerPool:
         """Hand an order to a worker; none is told to stop, since another training follows."""
         if not isinstance(order, Stop):
             part = self._ordered[worker] = replace(order.range, ticket=self._number * _TICKETS + order.range.ticket)
+            self._sent[worker] = time.perf_counter()
             self._processes.send(worker, replace(order, range=part))
 
     def signals(self, sums: _Sums) -> dict[str, float]:
