@@ -9,6 +9,7 @@ from perfguard.host.probe import probe
 from perfguard.profile.changes.op_counts import compare_op_counts
 from perfguard.profile.runs.profiling import isa_of, op_counts_of_case
 from perfguard.records.plan import MeasureSettings
+from perfguard.records.ranks import runs_apart
 from perfguard.records.run import Arm
 from perfguard.report.messages.catalog import describe
 from perfguard.runner.profiling.cases import Profiling, profile_cases
@@ -32,6 +33,11 @@ class Counted:
     """By case id."""
     problems: dict[str, str] = field(default_factory=dict)
     """By case id: why it could not be counted. A case that is in neither was not reached."""
+
+
+def is_countable(case: Case) -> bool:
+    """Whether a case computes in the worker itself, where its ops can be counted."""
+    return not runs_apart(case.target, dict(case.parameters))
 
 
 def count_cases(cases: Sequence[Case], place: Path) -> Counted:
