@@ -96,8 +96,9 @@ proof-hetero: $(READY) ## Measure what heterogeneous training's coordinator cost
 proof-hetero-gates: $(READY) ## Gate four changes that break heterogeneous training, and equal trees (an hour and a quarter, nothing else running; resumes)
 	$(BIN)/python -m tests.proof.gates_of_training $(ARGS)
 
-pictures: $(READY) ## Draw the pictures of the TUI's screens anew
+pictures: $(READY) ## Draw the documents' pictures anew: screens of the TUI, charts of committed reports (needs Chromium)
 	$(BIN)/python -m tests.tui_pictures
+	$(BIN)/python -m tests.page_pictures
 
 build: $(READY) ## Wheel and sdist
 	$(BIN)/python -m build

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from perfguard.codec import encode_event
 from perfguard.hetero.planning import places
 from perfguard.hetero.settings import load_preset
-from perfguard.records.events import EVENT_SCHEMA, RunFinished, RunStarted
+from perfguard.records.events import EVENT_SCHEMA, Noted, RunFinished, RunStarted
 from perfguard.records.facts import Severity, fact
 from perfguard.records.training import (
     Counters,
@@ -85,11 +86,17 @@ LOST = fact(
 )
 
 
-def events(*, is_finished=True):
+def events(*, is_finished=True, epochs=3):
     """The events of a run, in order."""
-    from perfguard.records.events import Noted
-
     found = [STARTED, TrainingPlanned(config=CONFIG, workers=WORKERS), TRAINED_ON, epoch(0)]
-    for number in range(1, 4):
+    for number in range(1, epochs + 1):
         found += [use(number), epoch(number)]
     return [*found, Noted(fact=LOST), OUTCOME, FINISHED] if is_finished else found
+
+
+def write_training(folder, **how):
+    """A run's folder with these events, a second between two."""
+    lines = [encode_event(each, seq=seq, t_wall=1e9 + seq, t_mono=float(seq)) for seq, each in enumerate(events(**how))]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "events.jsonl").write_bytes(b"".join(lines))
+    return folder

@@ -1,12 +1,13 @@
 """Pictures of every screen for the README and the documents: `python -m tests.tui_pictures`, or `make pictures`.
 
-From a recorded run, with a clock that stands still: the same pictures until something looks otherwise.
+From recorded runs, with a clock that stands still: the same pictures until something looks otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from pathlib import Path
 
 os.environ.update(TERM="xterm-256color", COLORTERM="truecolor", TEXTUAL_ANIMATIONS="none")
@@ -16,6 +17,7 @@ from perfguard.tui.app import PerfguardApp
 from perfguard.tui.launch import TuiOptions
 from perfguard.watch.sources.event_sources import ReplaySource
 from perfguard.watch.view.watching import RunWatch
+from tests.made_trainings import write_training
 from tests.tui_runs import a_history
 from tests.unit.tui.conftest import normalised
 
@@ -39,13 +41,18 @@ def main() -> None:
     """Write all pictures."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     for name, (at, keys) in SHOTS.items():
-        picture = asyncio.run(taken(at, keys))
-        (PICTURES / f"{name}.svg").write_text(picture, encoding="utf-8")
+        _write(name, asyncio.run(taken(RECORDING, at, keys)))
+    with tempfile.TemporaryDirectory() as folder:
+        _write("training", asyncio.run(taken(write_training(Path(folder), epochs=14), 0.9, ())))
 
 
-async def taken(at: float, keys: tuple[str, ...]) -> str:
+def _write(name: str, picture: str) -> None:
+    (PICTURES / f"{name}.svg").write_text(picture, encoding="utf-8")
+
+
+async def taken(recording: Path, at: float, keys: tuple[str, ...]) -> str:
     """One picture."""
-    source = ReplaySource(RECORDING, clock=lambda: 0.0)
+    source = ReplaySource(recording, clock=lambda: 0.0)
     source.seek(source.length_s * at)
     options = TuiOptions(interval_s=1.0, read_history=a_history)
     app = PerfguardApp(RunWatch(source, clock=lambda: 0.0), options, clock=lambda: 0.0, cpu_clock=lambda: 0.0)

@@ -136,3 +136,4 @@ class Tuning:
     duration_s: float  # Wall seconds of this start
     measured_s: float  # Wall seconds of the profile and all trials, whichever start measured them
     journal: str  # The file that keeps the trials
+    page: str  # The HTML file beside it

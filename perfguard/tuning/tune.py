@@ -139,6 +139,7 @@ def tune(
         duration_s=clock() - work.started,
         measured_s=journal.profile_s + sum(tried.outcome.duration_s for tried in work.tried),
         journal=str(journal.path),
+        page=str(journal.path.with_suffix(".html")),
     )
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import signal
+import subprocess
+import sys
 import time
 
 import psutil
@@ -28,6 +32,23 @@ workers = 1
 [groups.large]
 kind = "replica"
 batch = 32
+"""
+
+FULL_BEYOND_16 = """
+import torch
+
+
+class Small(torch.nn.Linear):
+    def forward(self, inputs):
+        rows = inputs[1].numel() if isinstance(inputs, tuple) else len(inputs)
+        if rows > 16:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        dense = torch.zeros(rows, self.in_features)
+        return super().forward(dense)
+
+
+def make(features, classes):
+    return Small(features, classes)
 """
 
 
@@ -122,6 +143,30 @@ def test_a_corrupt_line_is_named_by_its_number(training):
     done = training.run("hetero", "train", "train.toml")
     assert (done.returncode, done.stdout) == (2, "")
     assert "rows.libsvm:3: not a line of this format: '0 1=1'" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a process a shared memory of its own")
+def test_a_model_that_does_not_fit_into_shared_memory_is_said_with_both_sizes(training):
+    command = [sys.executable, "-m", "perfguard", "hetero", "train", "--preset", "covtype", "--examples", "2000"]
+    small = f"mount -t tmpfs -o size=1m tmpfs /dev/shm && exec {shlex.join(command)}"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", small],
+        cwd=training.path, env=training.environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, ""), done.stderr
+    assert "the model needs 1.2 MB of shared memory, and /dev/shm has 1.0 MB left; make it larger" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_accelerator_without_memory_left_is_lost_and_the_others_train_on(training):
+    training.write("my_net.py", FULL_BEYOND_16)
+    settings = SETTINGS.replace("width = 8", 'factory = "my_net:make"').replace("batch = 32", "batch = 32\nworkers = 1")
+    training.write("train.toml", settings.replace('algorithm = "cpu"', 'algorithm = "hogbatch"\nloss_batch = 16'))
+    found = trained(training, "train.toml")
+    notes = {note["code"]: note["values"] for note in found["notes"]}
+    assert notes["training.worker_lost"]["worker"] == "large-0"
+    assert notes["training.worker_lost"]["reason"].startswith("out of memory on its device, on 32 examples")
+    assert sum(each["trained"] for each in found["outcome"]["counters"].values()) == 400
 
 
 def test_an_interrupted_run_keeps_its_epochs_and_leaves_no_process(training):

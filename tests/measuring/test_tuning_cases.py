@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import signal
 
@@ -75,6 +76,7 @@ def test_what_helps_is_found_and_nothing_is_measured_twice_until_the_code_change
     assert "set:" in found["candidate"]
     assert "mode=builtin" in found["tuned"]
     assert {each["name"] for each in found["inapplicable"]} >= {"threads"}
+    assert found["command"] in html.unescape((tunable.path / found["page"]).read_text(encoding="utf-8"))
 
     runs = runs_of(tunable)
     again = tunable.result(*TUNE)

@@ -81,9 +81,11 @@ def tune_command(**options: Any) -> None:
     steps of a torch.optim optimizer and compute the same each time.
 
     Trials are ordinary runs: `perfguard tui` shows them live. They are stored in .perfguard/tune/, so the same command
-    continues where it ended.
+    continues where it ended, with a page (HTML) on all of them beside.
     """
+    from perfguard.report.html.tuning import render_tuning_page
     from perfguard.report.terminal.tuning import render_tuning, render_tuning_markdown
+    from perfguard.store.files import write_text
     from perfguard.tuning.journal import open_journal
     from perfguard.tuning.tune import tune
 
@@ -98,6 +100,7 @@ def tune_command(**options: Any) -> None:
             click.echo(render_tuning_markdown(found))
         else:
             print_parts(lambda _: render_tuning(found))
+    write_text(Path(found.page), render_tuning_page(found))
     raise click.exceptions.Exit(found.exit_code)
 
 

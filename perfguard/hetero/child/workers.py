@@ -256,7 +256,7 @@ def serve(name: str, worker: Worker, channel: Channel, clock: Callable[[], float
         try:
             done = _done(worker, order)
         except Exception as error:  # noqa: BLE001 - of the model or the device; the others go on
-            channel.send(WorkerLost(worker=name, reason=_reason(error)))
+            channel.send(WorkerLost(worker=name, reason=_reason(error, order.range)))
             return
         ended = clock()
         channel.send(
@@ -280,6 +280,8 @@ def _done(worker: Worker, order: ExecuteWork | Evaluate) -> Done:
     return done if math.isfinite(done.loss) else Done(math.nan, done.updates, done.transfer_s)
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, part: Range) -> str:
+    if isinstance(error, torch.OutOfMemoryError):
+        return f"out of memory on its device, on {part.size:,} examples; lower its group's batch and maximum, or loss_batch"
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"[:500]

@@ -22,15 +22,12 @@ from perfguard.report.html.charts import (
     tick_text,
 )
 from perfguard.report.html.content import BlockPoint, CaseEvidence
+from perfguard.report.html.effect_bars import EffectEnds, effect_bar, effect_ticks
 from perfguard.report.html.svg import Element, element, percent, picture, stretched
 from perfguard.report.html.tables import name_cell
 from perfguard.report.rows import CaseRow, Number
 from perfguard.report.scales import bounds_of, ratio_of
 from perfguard.units import format_count, format_effect, format_seconds
-
-_ROW, _MIDDLE = 30, 15
-_AXIS_HEIGHT = 22
-_JOIN = 7  # Pixels by which margins reach into rows whose names have two lines, so that they are one band
 
 
 def forest(rows: Sequence[CaseRow], links: Mapping[str, str]) -> Chart | None:
@@ -43,7 +40,7 @@ def forest(rows: Sequence[CaseRow], links: Mapping[str, str]) -> Chart | None:
     drawn = (
         cells(
             name_cell(row.verdict.case_id, row.name, links),
-            Cell(content=_effect_bar(row, axis), class_="picture"),
+            Cell(content=_bar(row, axis), class_="picture"),
             Cell(content=row.effect_text or "-", class_="num"),
             mark_cell(row.mark, row.outcome),
         )
@@ -54,7 +51,7 @@ def forest(rows: Sequence[CaseRow], links: Mapping[str, str]) -> Chart | None:
         title="How big is it?",
         figure=Table(
             columns=("case", "candidate against baseline", ">effect", "verdict"),
-            rows=(*drawn, cells("", Cell(content=_effect_ticks(axis), class_="axis"), "", "")),
+            rows=(*drawn, cells("", Cell(content=effect_ticks(axis), class_="axis"), "", "")),
             keys=(*(row.verdict.case_id for row in rows), ""),
             caption="Effect of each case with its interval",
             class_="forest",
@@ -64,53 +61,18 @@ def forest(rows: Sequence[CaseRow], links: Mapping[str, str]) -> Chart | None:
     )
 
 
+def _bar(row: CaseRow, axis: EffectAxis) -> Element:
+    estimate = row.verdict.effect
+    ends = estimate and EffectEnds(
+        log_ratio=estimate.log_ratio, lower=estimate.interval.lower, upper=estimate.interval.upper
+    )
+    label = f"{row.verdict.case_id}: {row.effect_text or '-'}, {row.mark.word}"
+    return effect_bar(label, ends, axis, row.mark.class_, margin_ratio=row.verdict.comparison.margin_ratio)
+
+
 def _ends(estimate: Estimate | None) -> tuple[float, ...]:
     """The effect and the ends of its interval, log ratios."""
     return (estimate.log_ratio, estimate.interval.lower, estimate.interval.upper) if estimate else ()
-
-
-def _effect_bar(row: CaseRow, axis: EffectAxis) -> Element:
-    """One row's picture: margin, zero, interval, effect; arrows where it lies beyond the axis."""
-    margin = row.verdict.comparison.margin_ratio
-    left, right = axis.at(-margin), axis.at(margin)
-    parts = [
-        element(
-            "rect", x=percent(left), width=percent(right - left), y=-_JOIN, height=_ROW + 2 * _JOIN, class_="margin"
-        ),
-        element("line", x1="50%", x2="50%", y1=-_JOIN, y2=_ROW + _JOIN, class_="zero"),
-    ]
-    estimate, class_ = row.verdict.effect, row.mark.class_
-    if estimate is not None and math.isfinite(estimate.log_ratio):
-        parts += _interval(estimate, axis, class_)
-        place = percent(axis.at(ratio_of(estimate.log_ratio)))
-        parts.append(element("circle", cx=place, cy=_MIDDLE, r=5, class_=f"point {class_}"))
-    return picture(f"{row.verdict.case_id}: {row.effect_text or '-'}, {row.mark.word}", _ROW, parts)
-
-
-def _interval(estimate: Estimate, axis: EffectAxis, class_: str) -> list[Element]:
-    lower, upper = (ratio_of(end) for end in (estimate.interval.lower, estimate.interval.upper))
-    if math.isnan(lower) or math.isnan(upper):
-        return []
-    x1, x2 = percent(axis.at(lower)), percent(axis.at(upper))
-    parts = [element("line", x1=x1, x2=x2, y1=_MIDDLE, y2=_MIDDLE, class_=f"interval {class_}")]
-    for end, x in ((lower, x1), (upper, x2)):
-        if axis.clips(end):
-            sign, anchor = ("◀", "start") if end < 0 else ("▶", "end")
-            parts.append(element("text", sign, x=x, y=_MIDDLE + 4, text_anchor=anchor, class_=f"clipped {class_}"))
-        else:
-            parts.append(element("line", x1=x, x2=x, y1=_MIDDLE - 5, y2=_MIDDLE + 5, class_=f"interval {class_}"))
-    return parts
-
-
-def _effect_ticks(axis: EffectAxis) -> Element:
-    """Values below the last row; nothing is faster than at once, -100 %."""
-    parts = []
-    for ratio in filter(lambda ratio: ratio > -1, axis.ticks()):
-        share = axis.at(ratio)
-        x, anchor = percent(share), "start" if share < 0.02 else "end" if share > 0.98 else "middle"
-        parts.append(element("line", x1=x, x2=x, y1=0, y2=5, class_="tick-mark"))
-        parts.append(element("text", tick_text(ratio), x=x, y=17, text_anchor=anchor, class_="tick"))
-    return picture("axis of effects", _AXIS_HEIGHT, parts)
 
 
 _BLOCKS_HEIGHT, _BLOCKS_TOP, _BLOCKS_FLOOR = 200, 18, 176

@@ -7,11 +7,12 @@ import gzip
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from perfguard.report.escaping import island, shown
-from perfguard.report.html.charts import Table
+from perfguard.report.html.charts import Chart, Table
 from perfguard.report.html.content import RawFile, RunContent
 from perfguard.report.html.sections import run_section
 from perfguard.report.html.svg import Element
@@ -38,6 +39,34 @@ def render_report(runs: Sequence[RunContent], *, source: str, index: str = "") -
     # Raw data for the script, in the order of the page's buttons.
     data = {"files": [_packed(run.run_id, file) for run in runs for file in run.files]}
     return render_page("report.html", title=title, source=source, data=data, runs=sections, index=index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A heading with tables and charts."""
+
+    anchor: str
+    title: str  # Up to a colon it is also its link's text
+    first: Table | None = None  # Above the charts
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What stands above the sections."""
+
+    heading: str
+    intro: str
+    conclusion: str
+    note: str = ""  # How to read the page
+
+
+def render_sections(title: str, source: str, opening: Opening, sections: Sequence[Section]) -> str:
+    """A page of sections that holds no raw data; the same content gives the same bytes."""
+    return render_page(
+        "sections.html", title=title, source=source, data={"files": []}, opening=opening, sections=sections
+    )
 
 
 def render_page(template: str, *, title: str, source: str, data: object, **values: Any) -> str:

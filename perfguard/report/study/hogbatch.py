@@ -10,11 +10,10 @@ from perfguard.codec import to_builtins, to_json
 from perfguard.report.escaping import escape
 from perfguard.report.html.charts import Chart, Table, cells, mark_cell
 from perfguard.report.html.curves import Curve, curves_picture
-from perfguard.report.html.page import render_page
+from perfguard.report.html.page import Opening, Section, render_sections
 from perfguard.report.html.training import batch_curves
 from perfguard.report.messages.catalog import describe
 from perfguard.report.rows import Number
-from perfguard.report.study.page import Section
 from perfguard.report.study.rows import OUTCOMES
 from perfguard.store.files import write_text
 from perfguard.study.hogbatch.claims import CPU_SHARES, Claim, claims_of, time_ratio
@@ -81,19 +80,16 @@ def render_hogbatch_markdown(evidence: HogbatchEvidence, claims: Sequence[Claim]
 
 def render_hogbatch_page(evidence: HogbatchEvidence, claims: Sequence[Claim]) -> str:
     """The whole page; the same evidence gives the same bytes."""
-    return render_page(
-        "study.html",
-        title="perfguard: Hogbatch measured again",
-        source="study hogbatch",
-        data={"files": []},
+    opening = Opening(
         heading="Hogbatch, measured again",
         intro=_intro(evidence, claims),
-        counted=f"Claims here: {_counted(claims)}.",
+        conclusion=f"Claims here: {_counted(claims)}.",
         note="Times are of training alone, without losses, to the same loss, between epochs by a straight line. Ratios "
         "are geometric means over seeds, with 95 % intervals (Student's t). A claim on times holds or fails where its "
         "whole interval lies on one side; else it is open. Data is generated in the shapes of the paper's sets.",
-        sections=[_section(evidence, claims, shape) for shape in evidence.shapes],
     )
+    sections = [_section(evidence, claims, shape) for shape in evidence.shapes]
+    return render_sections("perfguard: Hogbatch measured again", "study hogbatch", opening, sections)
 
 
 def _section(evidence: HogbatchEvidence, claims: Sequence[Claim], shape: str) -> Section:
@@ -108,7 +104,7 @@ def _section(evidence: HogbatchEvidence, claims: Sequence[Claim], shape: str) ->
     return Section(
         anchor=shape,
         title=f"{shape}: {_target_text(evidence, shape)}",
-        shapes=table,
+        first=table,
         charts=(*_loss_charts(evidence, shape), *_use_charts(evidence, shape)),
         tables=(_times(evidence, shape), _shares(evidence, shape), _settings(evidence, shape)),
     )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfguard.report.html.charts import Chart, Table, cells, mark_cell
-from perfguard.report.html.page import render_page
+from perfguard.report.html.page import Opening, Section, render_sections
 from perfguard.report.messages.catalog import describe_all
 from perfguard.report.rows import Mark, Number
 from perfguard.report.study.charts import (
@@ -24,36 +22,21 @@ from perfguard.study.shapes.shape import Figure, Shape
 from perfguard.units import format_factor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """One figure or table of the paper."""
-
-    anchor: str
-    title: str
-    shapes: Table  # One row a claim
-    charts: tuple[Chart, ...] = ()
-    tables: tuple[Table, ...] = ()
-
-
 def render_study_page(evidence: StudyEvidence, paper: Paper) -> str:
     """The whole page; the same evidence gives the same bytes."""
     shapes, machine = shapes_of(evidence, paper), evidence.machine
     cpus = ",".join(map(str, machine.cpus))
     sections = [_section(figure, evidence, paper, shapes) for figure in Figure]
-    return render_page(
-        "study.html",
-        title="perfguard: ProfileDNN measured again",
-        source="study profilednn",
-        data={"files": []},
+    opening = Opening(
         heading="ProfileDNN, measured again",
         intro=f"{paper.title} ({paper.source}), measured there on {paper.machine}; here on {machine.machine} "
         f"({machine.machine_id}), CPU {cpus}, torch {machine.torch}, at reduced size.",
-        counted=f"Shapes of the paper's results here: {counted(shapes)}.",
+        conclusion=f"Shapes of the paper's results here: {counted(shapes)}.",
         note="A shape is an order or a proportion, not an absolute time. Shares come from profiled steps; a claim "
         "about times holds, or fails, where its whole 95 % interval over fresh processes lies on one side, and is open "
         "otherwise. The paper prints no numbers in its figures: those here were measured on them.",
-        sections=sections,
     )
+    return render_sections("perfguard: ProfileDNN measured again", "study profilednn", opening, sections)
 
 
 def _section(figure: Figure, evidence: StudyEvidence, paper: Paper, shapes: tuple[Shape, ...]) -> Section:
@@ -70,14 +53,14 @@ def _section(figure: Figure, evidence: StudyEvidence, paper: Paper, shapes: tupl
         case Figure.CASES:
             rows = case_rows(evidence, paper)
             return Section(
-                anchor=figure.value, title=TITLES[figure], shapes=_cases_table(rows), charts=(cases_chart(rows),)
+                anchor=figure.value, title=TITLES[figure], first=_cases_table(rows), charts=(cases_chart(rows),)
             )
         case Figure.RANKS:
             tables = [ranks_table(evidence, paper)]
         case Figure.CONVERGENCE:
             charts = [convergence_chart(paper.convergence)]
     return Section(
-        anchor=figure.value, title=TITLES[figure], shapes=_shapes_table(own), charts=tuple(charts), tables=tuple(tables)
+        anchor=figure.value, title=TITLES[figure], first=_shapes_table(own), charts=tuple(charts), tables=tuple(tables)
     )
 
 

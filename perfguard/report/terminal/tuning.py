@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perfguard.records.tuning import Purpose, Setting, TrialOutcome, TrialVerdict, TriedTrial, Tuning, TuningOutcome
@@ -48,21 +47,21 @@ def render_tuning(found: Tuning) -> list[RenderableType]:
         *texts(*_head(found), style="dim"),
         *([table] if found.trials else []),
         *texts(*_refusals(found), *_unchecked(found), style="yellow"),
-        *texts(*(f"not tried  {name}: {why}" for name, why in _inapplicable(found)), style="dim"),
-        *texts(f"{found.outcome.value}: {_conclusion(found)}", style=style),
-        *texts(*(f"    {label:<10} {text}" for label, text in _settings(found))),
+        *texts(*(f"not tried  {name}: {why}" for name, why in inapplicable_of(found)), style="dim"),
+        *texts(f"{found.outcome.value}: {conclusion_of(found)}", style=style),
+        *texts(*(f"    {label:<10} {text}" for label, text in settings_to_copy(found))),
     ]
 
 
 def render_tuning_markdown(found: Tuning) -> str:
     """The same for a comment or a job summary, the conclusion first."""
-    lines = [f"## perfguard tune: {found.outcome.value}", "", escape(_conclusion(found)), ""]
-    lines += [f"- {label}: {code(text)}" for label, text in _settings(found)]
+    lines = [f"## perfguard tune: {found.outcome.value}", "", escape(conclusion_of(found)), ""]
+    lines += [f"- {label}: {code(text)}" for label, text in settings_to_copy(found)]
     if found.trials:
         lines += ["", f"| {' | '.join(_COLUMNS)} |", "|---|---|--:|---|--:|---|"]
         lines += [f"| {' | '.join(escape(cell) for cell in row)} |" for row in _rows(found)]
     lines += ["", *(f"- {escape(line)}" for line in (*_refusals(found), *_unchecked(found)))]
-    lines += [f"- not tried: {code(name)}, {escape(why)}" for name, why in _inapplicable(found)]
+    lines += [f"- not tried: {code(name)}, {escape(why)}" for name, why in inapplicable_of(found)]
     lines += [f"- {escape(line)}" for line in _head(found)]
     return "\n".join(lines)
 
@@ -72,10 +71,10 @@ def trial_line(tried: TriedTrial) -> str:
     outcome = tried.outcome
     found = _WORDS[outcome.verdict]
     if outcome.log_ratio is not None:
-        found += f", {format_effect(outcome.log_ratio)} {_interval(outcome)}"
+        found += f", {format_effect(outcome.log_ratio)} {interval_text(outcome)}"
     how = "known" if tried.is_reused else format_duration(outcome.duration_s)
     return printable(
-        f"{_name(tried)} on top of {_base(tried)}: {found} ({format_count(outcome.blocks, 'block')}, {how})"
+        f"{trial_name(tried)} on top of {_base(tried)}: {found} ({format_count(outcome.blocks, 'block')}, {how})"
     )
 
 
@@ -92,6 +91,7 @@ def _head(found: Tuning) -> list[str]:
         f"trials     {format_count(len(found.trials), 'trial')}, {measured} measured now, in {spent}",
         f"findings   {', '.join(_hint(hint.code, hint.share) for hint in found.hints) or 'none'}",
         f"kept in    {found.journal}",
+        f"page       {found.page}",
     ]
 
 
@@ -103,18 +103,18 @@ def _hint(finding: str, share: float | None) -> str:
 def _rows(found: Tuning) -> list[tuple[str, ...]]:
     return [
         (
-            _name(tried),
+            trial_name(tried),
             _base(tried),
             format_effect(tried.outcome.log_ratio),
-            _interval(tried.outcome),
+            interval_text(tried.outcome),
             str(tried.outcome.blocks),
-            _result(tried, found.recipe),
+            result_text(tried, found.recipe),
         )
         for tried in found.trials
     ]
 
 
-def _name(tried: TriedTrial) -> str:
+def trial_name(tried: TriedTrial) -> str:
     """What differs between the two settings."""
     if tried.trial.purpose is Purpose.FINAL:
         return "all of them"
@@ -126,13 +126,14 @@ def _base(tried: TriedTrial) -> str:
     return setting_text(tried.trial.before)
 
 
-def _interval(outcome: TrialOutcome) -> str:
+def interval_text(outcome: TrialOutcome) -> str:
+    """`[-5.0 %, -4.2 %]`; empty where there is none."""
     if outcome.lower is None or outcome.upper is None:
         return ""
     return f"[{format_effect(outcome.lower)}, {format_effect(outcome.upper)}]"
 
 
-def _result(tried: TriedTrial, recipe: Setting) -> str:
+def result_text(tried: TriedTrial, recipe: Setting) -> str:
     """What was shown, and what became of it."""
     verdict, trial = tried.outcome.verdict, tried.trial
     if trial.purpose is Purpose.FINAL or verdict is not TrialVerdict.FASTER:
@@ -142,12 +143,17 @@ def _result(tried: TriedTrial, recipe: Setting) -> str:
     return f"{_WORDS[verdict]}, {'kept' if is_kept else 'later dropped'}"
 
 
-def _refusals(found: Tuning) -> list[str]:
+def refusals_of(found: Tuning) -> list[tuple[str, str, str]]:
+    """Trials that need a reason: what it is called, which, why."""
     return [
-        f"{_EXPLAINED[tried.outcome.verdict]:<10} {_name(tried)}: {describe_all(tried.outcome.reasons)}"
+        (_EXPLAINED[tried.outcome.verdict], trial_name(tried), describe_all(tried.outcome.reasons))
         for tried in found.trials
         if tried.outcome.verdict in _EXPLAINED
     ]
+
+
+def _refusals(found: Tuning) -> list[str]:
+    return [f"{word:<10} {name}: {why}" for word, name, why in refusals_of(found)]
 
 
 def _unchecked(found: Tuning) -> list[str]:
@@ -157,11 +163,13 @@ def _unchecked(found: Tuning) -> list[str]:
     return [f"{'unchecked':<10} {describe(unchecked)}"] if unchecked is not None else []
 
 
-def _inapplicable(found: Tuning) -> list[tuple[str, str]]:
+def inapplicable_of(found: Tuning) -> list[tuple[str, str]]:
+    """Toggles that are not tried, and why."""
     return [(each.name, describe(each.reason)) for each in found.inapplicable]
 
 
-def _conclusion(found: Tuning) -> str:
+def conclusion_of(found: Tuning) -> str:
+    """What helped, and by how much; or how it ended."""
     if found.outcome in _ENDINGS:
         return _ENDINGS[found.outcome]
     helped = setting_text(found.recipe) if found.recipe else "nothing"
@@ -183,7 +191,7 @@ def _final(final: TrialOutcome | None) -> str:
     """What the recipe gained over the reference."""
     if final is None or final.log_ratio is None:
         return " helped, and the final comparison with the reference was not measured"
-    gain = f"{format_effect(final.log_ratio)} {_interval(final)} against the reference in fresh processes"
+    gain = f"{format_effect(final.log_ratio)} {interval_text(final)} against the reference in fresh processes"
     if final.verdict is not TrialVerdict.FASTER:
         return f" helped in trials, but no gain is shown together: {gain}"
     times = f" ({format_seconds(final.before_s)} → {format_seconds(final.after_s)})" if final.before_s else ""
@@ -202,10 +210,10 @@ def _unfinished(found: Tuning) -> str:
     return "the budget ended before everything was tried, the same command continues"
 
 
-def _settings(found: Tuning) -> Sequence[tuple[str, str]]:
+def settings_to_copy(found: Tuning) -> list[tuple[str, str]]:
     """What to copy, by labels."""
     if not found.recipe or found.outcome is TuningOutcome.REFUSED:
-        return ()
+        return []
     references = {toggle.name: toggle.reference for toggle in found.toggles}
     changes = [(f"{name}", f"{references.get(name, '')} → {value}") for name, value in found.recipe]
     runs = [tried.outcome.run_id for tried in found.trials if tried.outcome.run_id is not None]
@@ -220,5 +228,5 @@ def _settings(found: Tuning) -> Sequence[tuple[str, str]]:
         ("arm", found.candidate),
         ("case", found.tuned),
         ("compare", found.command),
-        ("report", shlex.join(("perfguard", "report", *runs, "-o", "tune.html"))),
+        ("trials", shlex.join(("perfguard", "report", *runs, "-o", "trials.html"))),
     ]

@@ -1,7 +1,8 @@
 """Searches settings for each algorithm alike, then races the algorithms to one loss, seed by seed.
 
 Search: every algorithm trains with every setting of one list for the same seconds, from the same initial weights, and
-keeps the setting with the lowest loss at their end. The target is the loss that PyTorch's best setting has then. Race:
+keeps the setting with the lowest loss at their end. While that has the highest learning rate so far, the next higher one
+is tried with all batches. The target is the loss that PyTorch's best setting has then. Race:
 for each seed all algorithms run one after the other, in an order that turns with the seed, to the target or five times
 the search's seconds. Run it again to continue: what is in the folder is not measured again.
 """
@@ -34,6 +35,7 @@ from perfguard.study.hogbatch.evidence import (
 EVIDENCE = "evidence"
 BATCHES = (16, 64, 256)
 LEARNING_RATES = (0.03, 0.1, 0.3)
+HIGHER_RATES = (1.0, 3.0, 10.0, 30.0)  # Tried one after the other, while the best setting has the highest so far
 REPLICA_FACTOR = 8  # A replica's batch over that of a hogwild update
 UPDATES = 8  # Of a hogwild worker's request
 SEARCH_SEED = 1000
@@ -55,12 +57,12 @@ class HogbatchPlan:
     progress: Callable[[Fact], None] = field(default=lambda _: None)
 
 
-def candidates(algorithm: str, cpus: int) -> list[Setting]:
-    """The settings that are tried for an algorithm: the same batches and rates for all, and all threads for PyTorch."""
+def candidates(algorithm: str, cpus: int, rates: Sequence[float] = LEARNING_RATES) -> list[Setting]:
+    """The settings that are tried for an algorithm: the same batches for all, and all numbers of threads for PyTorch."""
     threads = range(1, cpus + 1) if algorithm == "pytorch" else (1,)
     return [
         Setting(batch=batch, learning_rate=rate, threads=count)
-        for batch, rate, count in itertools.product(BATCHES, LEARNING_RATES, threads)
+        for batch, rate, count in itertools.product(BATCHES, rates, threads)
     ]
 
 
@@ -117,18 +119,27 @@ class _Work:
         """The best setting of each algorithm; None where the search is not complete."""
         chosen: dict[str, Setting] = {}
         for algorithm in ALGORITHMS:
-            found = []
-            for setting in candidates(algorithm, self._plan.cpus):
+            best = self._best(shape, algorithm)
+            if best is None:
+                return None
+            chosen[algorithm] = best.setting
+            if algorithm == "pytorch":
+                self._targets[shape] = final_loss(best)
+        return chosen
+
+    def _best(self, shape: str, algorithm: str) -> TrainedRun | None:
+        found: list[TrainedRun] = []
+        for rates in (LEARNING_RATES, *((rate,) for rate in HIGHER_RATES)):
+            for setting in candidates(algorithm, self._plan.cpus, rates):
                 config = replace(config_of(shape, algorithm, setting, SEARCH_SEED), time_s=self._plan.search_s)
                 run = self._run(shape, algorithm, setting, config, is_search=True)
                 if run is None:
                     return None
                 found.append(run)
             best = min(found, key=final_loss)
-            chosen[algorithm] = best.setting
-            if algorithm == "pytorch":
-                self._targets[shape] = final_loss(best)
-        return chosen
+            if best.setting.learning_rate < rates[-1]:
+                break
+        return best
 
     def race(self, shape: str, chosen: Mapping[str, Setting]) -> None:
         """Every algorithm to the target, for each seed."""

@@ -182,6 +182,17 @@ def test_a_worker_that_fails_says_why_and_ends(model, examples):
     assert script.said[1:] == [WorkerLost(worker="w", reason="ZeroDivisionError: division by zero")]
 
 
+def test_a_worker_whose_device_has_no_memory_left_names_the_examples_and_the_settings(model, examples):
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of …")
+
+    script = Script(order())
+    model[0].register_forward_pre_hook(full)
+    serve("w", Hogwild(model, examples, loss_sum(examples.shape)), script)
+    (lost,) = script.said[1:]
+    assert lost.reason.startswith("out of memory on its device, on 48 examples; lower its group's batch")
+
+
 def test_a_module_of_the_users_is_built_by_its_factory(examples, tmp_path, monkeypatch):
     (tmp_path / "my_net.py").write_text(
         "from torch import nn\n"

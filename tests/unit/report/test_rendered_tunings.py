@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfguard.records.facts import fact
 from perfguard.records.script_settings import SCRIPT_SETTINGS
 from perfguard.records.tuning import Inapplicable, TuningOutcome
+from perfguard.report.html.tuning import render_tuning_page
 from perfguard.report.terminal.tuning import render_tuning, render_tuning_markdown, trial_line
 from perfguard.tuning.journal import open_journal
 from perfguard.tuning.tune import tune
@@ -54,7 +57,25 @@ def test_what_to_copy_is_printed(tuned):
         assert part in text
         assert part in render_tuning_markdown(found)
     runs = [tried.outcome.run_id for tried in found.trials]
-    assert f"perfguard report {' '.join(runs)} -o tune.html" in text
+    assert f"perfguard report {' '.join(runs)} -o trials.html" in text
+
+
+def test_the_page_has_every_trial_with_its_interval_and_what_to_copy(tuned):
+    found = tuned()
+    page = render_tuning_page(found)
+    assert page.count('class="picture"') == len(found.trials)
+    assert page.count('class="point') == len(found.trials)
+    for text in (found.command, "off → fused", "all of them: optimizer=fused", "refused", "threads"):
+        assert text in page
+    assert f"tune: {found.outcome.value}" in page
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_tuning_without_answers_has_a_page_too(tuned, interrupted):
+    found = tuned(broken=bool) if not interrupted else replace(tuned(), trials=(), recipe=())
+    page = render_tuning_page(found)
+    assert "What to copy" not in page
+    assert page.count('class="point') == 0
 
 
 def test_what_is_not_tried_is_named(tuned):

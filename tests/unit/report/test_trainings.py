@@ -16,15 +16,11 @@ from perfguard.runner.training import recorded_training, training_of
 from perfguard.tui.drawing.spans import UNICODE, plain, width_of
 from perfguard.tui.drawing.training import training_lines
 from perfguard.watch.view.run_view import LogLine, TrainingView
-from tests.made_trainings import CONFIG, LOST, OUTCOME, STARTED, TRAINED_ON, epoch, events, use
+from tests.made_trainings import CONFIG, LOST, OUTCOME, STARTED, TRAINED_ON, epoch, events, use, write_training
 
 
 def written(tmp_path, **how):
-    folder = tmp_path / ".perfguard" / "runs" / STARTED.run_id
-    folder.mkdir(parents=True)
-    lines = [encode_event(each, seq=seq, t_wall=1e9 + seq, t_mono=float(seq)) for seq, each in enumerate(events(**how))]
-    (folder / "events.jsonl").write_bytes(b"".join(lines))
-    return folder
+    return write_training(tmp_path / ".perfguard" / "runs" / STARTED.run_id, **how)
 
 
 def test_events_survive_being_written():

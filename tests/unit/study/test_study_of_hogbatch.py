@@ -34,13 +34,13 @@ SPEED = {"pytorch": 1.0, "cpu": 1.8, "large": 0.5, "hogbatch": 2.0, "adaptive": 
 class Machine:
     """Trains in no time: losses by a formula of algorithm, rate, and seed."""
 
-    def __init__(self):
-        self.configs = []
+    def __init__(self, best_rate=0.3):
+        self.configs, self.best_rate = [], best_rate  # Higher rates help no more
 
     def train(self, config):
         self.configs.append(config)
         found = places(config, (0, 1))
-        speed = SPEED[config.algorithm] * config.learning_rate * (1 + 0.01 * (config.seed % 7))
+        speed = SPEED[config.algorithm] * min(config.learning_rate, self.best_rate) * (1 + 0.01 * (config.seed % 7))
         end_s = config.time_s
         if config.target_loss is not None:
             end_s = min(end_s, -math.log(config.target_loss) / speed)
@@ -98,6 +98,16 @@ def test_the_search_is_the_same_for_all_but_for_threads_of_pytorch(plan, machine
     rates = {name: {c.learning_rate for c in tried if c.algorithm == name} for name in ALGORITHMS}
     assert len({frozenset(each) for each in rates.values()}) == 1
     assert len(candidates("pytorch", 2)) == 2 * len(candidates("cpu", 2))
+
+
+@pytest.mark.parametrize(("best_rate", "highest"), [(0.1, 0.3), (0.3, 1.0), (3.0, 10.0), (100.0, 30.0)])
+def test_higher_learning_rates_are_tried_while_they_help(plan, best_rate, highest):
+    machine = Machine(best_rate)
+    collect(dataclasses.replace(plan, train=machine.train))
+    tried = [config for config in machine.configs if config.seed == SEARCH_SEED]
+    assert {max(c.learning_rate for c in tried if c.algorithm == name) for name in ALGORITHMS} == {highest}
+    raced = {config.learning_rate for config in machine.configs if config.seed != SEARCH_SEED}
+    assert raced == {min(best_rate, 30.0)}
 
 
 def test_every_algorithm_races_to_the_loss_of_pytorchs_best_with_its_own_best(plan, machine):

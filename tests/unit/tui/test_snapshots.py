@@ -9,14 +9,15 @@ import pytest
 from perfguard.tui.launch import TuiOptions
 from perfguard.watch.sources.event_sources import ReplaySource
 from perfguard.watch.view.watching import RunWatch
+from tests.made_trainings import write_training
 from tests.tui_runs import a_history
 
 RECORDING = Path(__file__).parents[2] / "data" / "runs" / "paired"
 
 
-def a_replay(at: float = 1.0) -> RunWatch:
-    """The recording, standing at a part of its length."""
-    source = ReplaySource(RECORDING, clock=lambda: 0.0)
+def a_replay(at: float = 1.0, recording: Path = RECORDING) -> RunWatch:
+    """A recording, standing at a part of its length."""
+    source = ReplaySource(recording, clock=lambda: 0.0)
     source.seek(source.length_s * at)
     return RunWatch(source, clock=lambda: 0.0)
 
@@ -45,6 +46,15 @@ def test_a_run_in_its_middle_looks_as_stored(drive, check_picture) -> None:
         await check_picture(driver, "live-measuring-120x40")
 
     drive(a_replay(0.5), script, options=options())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_a_training_looks_as_stored(drive, check_picture, tmp_path, size: tuple[int, int]) -> None:
+    async def script(driver) -> None:
+        await driver.tick()
+        await check_picture(driver, f"training-{size[0]}x{size[1]}")
+
+    drive(a_replay(0.9, write_training(tmp_path / "run", epochs=14)), script, size=size, options=options())
 
 
 def test_no_color_looks_as_stored(drive, check_picture, monkeypatch) -> None:

@@ -1,0 +1,106 @@
+"""A tuning as one page that works offline: what to copy, every trial with its interval, and what was refused."""
+
+from __future__ import annotations
+
+import math
+
+from perfguard.records.tuning import Purpose, TrialOutcome, TrialVerdict, TriedTrial, Tuning
+from perfguard.report.html.charts import Cell, Chart, EffectAxis, Table, cells, effect_axis, mark_cell
+from perfguard.report.html.effect_bars import EffectEnds, effect_bar, effect_ticks
+from perfguard.report.html.page import Opening, Section, render_sections
+from perfguard.report.rows import Mark, Number
+from perfguard.report.scales import ratio_of
+from perfguard.report.terminal.tuning import (
+    conclusion_of,
+    inapplicable_of,
+    interval_text,
+    refusals_of,
+    result_text,
+    setting_text,
+    settings_to_copy,
+    trial_name,
+)
+from perfguard.units import format_count, format_duration, format_effect
+
+_CLASSES = {
+    TrialVerdict.FASTER: "faster",
+    TrialVerdict.SLOWER: "slower",
+    TrialVerdict.DIFFERENT: "broken",
+    TrialVerdict.FAILED: "broken",
+}
+
+
+def render_tuning_page(found: Tuning) -> str:
+    """The whole page; the same tuning gives the same bytes."""
+    opening = Opening(
+        heading=f"perfguard tune: {found.outcome.value}",
+        intro=f"{'Script' if found.is_script else 'Case'} {found.target}, measured on {found.machine_id}: "
+        f"{format_count(len(found.trials), 'trial')} in {format_duration(found.measured_s)}.",
+        conclusion=conclusion_of(found),
+        note="A trial compares two settings in paired blocks of fresh processes. A gain joins the settings that later "
+        "trials build on; at the end each must still be a gain beside the others. Nothing is chosen by the last trial.",
+    )
+    sections = [
+        Section(anchor="settings", title="What to copy", first=_pairs(settings_to_copy(found), "", "setting")),
+        Section(anchor="trials", title="Trials", charts=_trials(found), tables=_left_out(found)),
+    ]
+    return render_sections(f"perfguard: tuned {found.target}", "tune", opening, sections[not found.recipe :])
+
+
+def _pairs(rows: list[tuple[str, str]], *columns: str) -> Table:
+    return Table(columns=columns, rows=tuple(cells(label, text) for label, text in rows))
+
+
+def _trials(found: Tuning) -> tuple[Chart, ...]:
+    if not found.trials:
+        return ()
+    ends = [end for tried in found.trials if (known := _ends(tried.outcome)) for end in known if math.isfinite(end)]
+    axis = effect_axis(ratio_of(end) for end in ends)
+    scale = "" if axis.is_linear else "; the axis is logarithmic beyond 1 %"
+    rows = (*(_row(found, tried, axis) for tried in found.trials), cells("", "", _axis_cell(axis), "", "", ""))
+    columns = ("trial", "on top of", "with it against without it", ">effect", ">blocks", "result")
+    return (
+        Chart(
+            kind="tune-trials",
+            title="What helps, and how sure is it?",
+            figure=Table(columns=columns, rows=rows, caption="Trials in their order", class_="forest trials"),
+            legend=(("key-interval", "effect and 95 % interval"),),
+            note=f"Left is faster{scale}.",
+        ),
+    )
+
+
+def _row(found: Tuning, tried: TriedTrial, axis: EffectAxis) -> tuple[Cell, ...]:
+    outcome, result = tried.outcome, result_text(tried, found.recipe)
+    class_, known = _CLASSES.get(outcome.verdict, "open"), _ends(outcome)
+    name = trial_name(tried)
+    label = f"{name}: {format_effect(outcome.log_ratio)} {interval_text(outcome)}, {result}"
+    ends = known and EffectEnds(log_ratio=known[0], lower=known[1], upper=known[2])
+    is_last = tried.trial.purpose is Purpose.FINAL
+    return cells(
+        Cell(content=f"{name}: {setting_text(found.recipe)}" if is_last else name, class_="name"),
+        Cell(content=setting_text(tried.trial.before), class_="name"),
+        Cell(content=effect_bar(label, ends, axis, class_), class_="picture"),
+        Number.of(format_effect, outcome.log_ratio),
+        Number.whole(outcome.blocks),
+        mark_cell(Mark("", result, class_), result),
+    )
+
+
+def _axis_cell(axis: EffectAxis) -> Cell:
+    return Cell(content=effect_ticks(axis), class_="axis")
+
+
+def _ends(outcome: TrialOutcome) -> tuple[float, float, float] | None:
+    """Effect and ends of the interval; None where nothing was estimated."""
+    if outcome.log_ratio is None:
+        return None
+    lower, upper = (math.nan if end is None else end for end in (outcome.lower, outcome.upper))
+    return outcome.log_ratio, lower, upper
+
+
+def _left_out(found: Tuning) -> tuple[Table, ...]:
+    """What was refused, and what was not tried."""
+    refused, absent = refusals_of(found), inapplicable_of(found)
+    tables = [Table(columns=("refused", "", "why"), rows=tuple(cells(*row) for row in refused))] if refused else []
+    return (*tables, *([_pairs(absent, "not tried", "why")] if absent else []))
