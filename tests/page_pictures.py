@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
@@ -31,7 +30,7 @@ def main() -> None:
         browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 900, "height": 900}, device_scale_factor=2)
         for name, (report, selector) in SHOTS.items():
-            page.goto(sorted(MEASURED.glob(report))[-1].as_uri())
+            page.goto(max(MEASURED.glob(report)).as_uri())
             page.locator(selector).first.screenshot(path=PICTURES / f"{name}.png")
         browser.close()
 

@@ -165,7 +165,8 @@ def test_an_accelerator_without_memory_left_is_lost_and_the_others_train_on(trai
     found = trained(training, "train.toml")
     notes = {note["code"]: note["values"] for note in found["notes"]}
     assert notes["training.worker_lost"]["worker"] == "large-0"
-    assert notes["training.worker_lost"]["reason"].startswith("out of memory on its device, on 32 examples")
+    reason = "out of memory on its device, on 32 examples; lower its group's batch and maximum"
+    assert notes["training.worker_lost"]["reason"] == reason
     assert sum(each["trained"] for each in found["outcome"]["counters"].values()) == 400
 
 

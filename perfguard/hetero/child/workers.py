@@ -25,6 +25,7 @@ from perfguard.hetero.messages import (
     Report,
     ScheduleWork,
     Stop,
+    Task,
     ToWorker,
     WorkerLost,
 )
@@ -282,6 +283,7 @@ def _done(worker: Worker, order: ExecuteWork | Evaluate) -> Done:
 
 def _reason(error: Exception, part: Range) -> str:
     if isinstance(error, torch.OutOfMemoryError):
-        return f"out of memory on its device, on {part.size:,} examples; lower its group's batch and maximum, or loss_batch"
+        settings = "its group's batch and maximum" if part.task is Task.TRAIN else "loss_batch"
+        return f"out of memory on its device, on {part.size:,} examples; lower {settings}"
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"[:500]

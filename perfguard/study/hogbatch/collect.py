@@ -1,9 +1,9 @@
 """Searches settings for each algorithm alike, then races the algorithms to one loss, seed by seed.
 
 Search: every algorithm trains with every setting of one list for the same seconds, from the same initial weights, and
-keeps the setting with the lowest loss at their end. While that has the highest learning rate so far, the next higher one
-is tried with all batches. The target is the loss that PyTorch's best setting has then. Race:
-for each seed all algorithms run one after the other, in an order that turns with the seed, to the target or five times
+keeps the setting with the lowest loss at their end. While that has the highest learning rate so far, the next higher
+one is tried with all batches. The target is the loss that PyTorch's best setting has then. Race: for each seed all
+algorithms run one after the other, in an order that turns with the seed, to the target or five times
 the search's seconds. Run it again to continue: what is in the folder is not measured again.
 """
 
@@ -58,7 +58,7 @@ class HogbatchPlan:
 
 
 def candidates(algorithm: str, cpus: int, rates: Sequence[float] = LEARNING_RATES) -> list[Setting]:
-    """The settings that are tried for an algorithm: the same batches for all, and all numbers of threads for PyTorch."""
+    """The settings that are tried for an algorithm: the same batches for all, and each number of threads for PyTorch."""
     threads = range(1, cpus + 1) if algorithm == "pytorch" else (1,)
     return [
         Setting(batch=batch, learning_rate=rate, threads=count)

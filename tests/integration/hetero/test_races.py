@@ -67,12 +67,11 @@ def loss_of(model, examples):
 @given(
     hogwilds=st.integers(1, 3),
     replicas=st.integers(0, 1),
-    batch=st.sampled_from((16, 32, 64)),
-    learning_rate=st.sampled_from((0.02, 0.05, 0.1)),
+    size=st.tuples(st.sampled_from((16, 32, 64)), st.sampled_from((0.02, 0.05, 0.1))),
     seed=st.integers(0, 1000),
 )
-def test_racing_workers_reach_most_of_what_one_alone_does(examples, hogwilds, replicas, batch, learning_rate, seed):
-    sums = loss_sum(examples.shape)
+def test_racing_workers_reach_most_of_what_one_alone_does(examples, hogwilds, replicas, size, seed):
+    (batch, learning_rate), sums = size, loss_sum(examples.shape)
     torch.manual_seed(seed)
     first = build_model(ModelConfig(width=32), examples.shape)
 

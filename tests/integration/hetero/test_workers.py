@@ -190,7 +190,7 @@ def test_a_worker_whose_device_has_no_memory_left_names_the_examples_and_the_set
     model[0].register_forward_pre_hook(full)
     serve("w", Hogwild(model, examples, loss_sum(examples.shape)), script)
     (lost,) = script.said[1:]
-    assert lost.reason.startswith("out of memory on its device, on 48 examples; lower its group's batch")
+    assert lost.reason == "out of memory on its device, on 48 examples; lower its group's batch and maximum"
 
 
 def test_a_module_of_the_users_is_built_by_its_factory(examples, tmp_path, monkeypatch):
