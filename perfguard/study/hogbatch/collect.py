@@ -58,7 +58,7 @@ class HogbatchPlan:
 
 
 def candidates(algorithm: str, cpus: int, rates: Sequence[float] = LEARNING_RATES) -> list[Setting]:
-    """The settings that are tried for an algorithm: the same batches for all, and each number of threads for PyTorch."""
+    """The settings that are tried for an algorithm: the same batches for all, all numbers of threads for PyTorch."""
     threads = range(1, cpus + 1) if algorithm == "pytorch" else (1,)
     return [
         Setting(batch=batch, learning_rate=rate, threads=count)
