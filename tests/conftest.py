@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import functools
 import json
@@ -51,6 +52,12 @@ def pytest_xdist_make_scheduler(config, log):
 
 _UNCOVERED = ("tests/browser/", "tests/integration/", "tests/property/", "tests/statistical/")
 """Folders whose tests run nothing of `gate` and `stats` in this process that others do not, and longest if traced."""
+
+
+def pytest_sessionstart(session):
+    """Compile perfguard once: the processes that tests start write no byte code, and would compile it each time."""
+    if not hasattr(session.config, "workerinput"):
+        compileall.compile_dir(SOURCE / "perfguard", quiet=2)
 
 
 def pytest_collection_modifyitems(items):

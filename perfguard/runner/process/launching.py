@@ -124,14 +124,16 @@ def build_bundle(destination: Path, *, tree: Path | None) -> tuple[Path, ...]:
         for name in _MODULES:
             shutil.copy2(package / name, target / name)
         for name in _PACKAGES:
-            source = tree / "perfguard" if tree is not None and name in own else package
-            _copy_tree(source / name, target / name)
+            if tree is not None and name in own:
+                _copy_tree(tree / "perfguard" / name, target / name)
+            else:
+                _copy_compiled(package / name, target / name)
         if own:
             _adapt_older_checkout(target)
         spec = importlib.util.find_spec("pyperf")
         if spec is None or spec.origin is None:
             raise MeasurementError("pyperf is not installed beside perfguard; reinstall perfguard")
-        _copy_tree(Path(spec.origin).parent, destination / "pyperf")
+        _copy_compiled(Path(spec.origin).parent, destination / "pyperf")
         shutil.copy2(package / "worker" / START_SCRIPT, destination / START_SCRIPT)
     except OSError as error:
         raise MeasurementError(f"the worker bundle cannot be written to {destination}: {error}") from error
@@ -169,4 +171,10 @@ def _adapt_older_checkout(target: Path) -> None:
 
 
 def _copy_tree(source: Path, target: Path) -> None:
+    """Without byte code: that of a tree under test need not be what its sources say."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "tests"))
+
+
+def _copy_compiled(source: Path, target: Path) -> None:
+    """With byte code, which stays valid since the sources keep their times; not with files that are being written."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("tests", "*.pyc.*"))

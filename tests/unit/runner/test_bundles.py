@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import compileall
+import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import perfguard
 from perfguard.errors import MeasurementError
 from perfguard.runner.process.launching import build_bundle, is_perfguard_checkout
 
@@ -15,7 +19,20 @@ def test_a_bundle_holds_what_a_worker_needs_and_nothing_of_the_parent(tmp_path):
     rooms = {"records", "worker", "benchmarks", "kernels", "hetero"}
     assert {path.name for path in package.iterdir() if path.is_dir()} == rooms
     assert (tmp_path / "lib" / "pyperf" / "__init__.py").is_file()
-    assert not list((tmp_path / "lib").rglob("*.pyc"))
+
+
+def test_byte_code_is_taken_from_perfguard_and_never_from_a_tree_under_test(tmp_path):
+    benchmarks = tmp_path / "tree" / "perfguard" / "benchmarks"
+    (benchmarks / "__pycache__").mkdir(parents=True)
+    (benchmarks / "catalog.py").write_text("")
+    (benchmarks / "__pycache__" / f"catalog.{sys.implementation.cache_tag}.pyc").write_bytes(b"something else")
+    compileall.compile_dir(Path(perfguard.__file__).parent / "worker", quiet=2)
+    build_bundle(tmp_path / "lib", tree=tmp_path / "tree")
+    package = tmp_path / "lib" / "perfguard"
+    compiled = Path(importlib.util.cache_from_source(str(package / "worker" / "serve.py")))
+    stamp = int.from_bytes(compiled.read_bytes()[8:12], "little")  # the source's time, which must match
+    assert stamp == int((package / "worker" / "serve.py").stat().st_mtime)
+    assert not list((package / "benchmarks").rglob("*.pyc"))
 
 
 def test_a_bundle_works_in_an_interpreter_that_knows_nothing_else(tmp_path):
