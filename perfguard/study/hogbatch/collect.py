@@ -18,6 +18,7 @@ from pathlib import Path
 from perfguard.codec import from_builtins, to_json
 from perfguard.errors import InterruptedRunError, MeasurementError, PerfguardError, StoreError, UsageError
 from perfguard.hetero.settings import load_preset
+from perfguard.hetero.shapes import SHAPES
 from perfguard.hetero.simulated import live, simulated
 from perfguard.hetero.simulator import Speed
 from perfguard.records.facts import Fact, Severity, fact
@@ -68,8 +69,8 @@ def candidates(algorithm: str, cpus: int, rates: Sequence[float] = LEARNING_RATE
 
 def config_of(shape: str, algorithm: str, setting: Setting, seed: int) -> TrainingConfig:
     """The settings of one run."""
-    base = load_preset(shape)
-    groups = {}
+    base, groups = load_preset(shape), {}
+    examples = base.data.examples or SHAPES[shape].reduced
     for name, group in base.groups.items():
         if group.kind is Kind.HOGWILD:
             size, least, most = setting.batch * UPDATES, UPDATES, setting.batch * UPDATES * 8
@@ -78,7 +79,8 @@ def config_of(shape: str, algorithm: str, setting: Setting, seed: int) -> Traini
             size = setting.batch * REPLICA_FACTOR
             groups[name] = replace(group, batch=size, minimum=max(1, size // 8), maximum=size * 8)
         else:
-            groups[name] = replace(group, batch=setting.batch * 32, updates=32, threads=setting.threads)
+            updates = min(32, examples // setting.batch)
+            groups[name] = replace(group, batch=setting.batch * updates, updates=updates, threads=setting.threads)
     return replace(
         base,
         groups=groups,

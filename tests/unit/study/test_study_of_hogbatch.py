@@ -8,10 +8,12 @@ import math
 import pytest
 
 from perfguard.errors import InterruptedRunError, MeasurementError, StoreError, UsageError
-from perfguard.hetero.planning import places
+from perfguard.hetero.planning import places, plan_of
+from perfguard.hetero.shapes import SHAPES
 from perfguard.records.facts import fact
 from perfguard.records.training import (
     Counters,
+    Device,
     Ending,
     Pace,
     TrainedOn,
@@ -23,7 +25,7 @@ from perfguard.records.training import (
 )
 from perfguard.report.study.hogbatch import hogbatch_summary, render_hogbatch_page, write_hogbatch
 from perfguard.study.hogbatch.claims import Ratio, claims_of, ratio_of, time_ratio
-from perfguard.study.hogbatch.collect import EVIDENCE, SEARCH_SEED, HogbatchPlan, candidates, collect
+from perfguard.study.hogbatch.collect import EVIDENCE, SEARCH_SEED, HogbatchPlan, candidates, collect, config_of
 from perfguard.study.hogbatch.evidence import ALGORITHMS, crossing
 from perfguard.study.shapes.shape import ShapeOutcome
 
@@ -98,6 +100,14 @@ def test_the_search_is_the_same_for_all_but_for_threads_of_pytorch(plan, machine
     rates = {name: {c.learning_rate for c in tried if c.algorithm == name} for name in ALGORITHMS}
     assert len({frozenset(each) for each in rates.values()}) == 1
     assert len(candidates("pytorch", 2)) == 2 * len(candidates("cpu", 2))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_setting_fits_the_data_of_every_shape(shape, algorithm):
+    for setting in candidates(algorithm, 2):
+        config = config_of(shape, algorithm, setting, seed=0)
+        assert plan_of(config, places(config, (0, 1)), SHAPES[shape].reduced, dict.fromkeys(config.groups, Device.CPU))
 
 
 @pytest.mark.parametrize(("best_rate", "highest"), [(0.1, 0.3), (0.3, 1.0), (3.0, 10.0), (100.0, 30.0)])
