@@ -317,7 +317,7 @@ class WatchedRun:
             sample_index=data.timed_samples if timing else None,
             elapsed_s=elapsed_s,
             budget_s=budget_s,
-            left_s=max(0.0, budget_s - elapsed_s) if is_running else None,
+            left_s=max(0.0, budget_s - elapsed_s) if is_running and budget_s > 0 else None,
         )
 
 
