@@ -62,10 +62,10 @@ def forest(rows: Sequence[CaseRow], links: Mapping[str, str]) -> Chart | None:
 
 
 def _bar(row: CaseRow, axis: EffectAxis) -> Element:
-    estimate = row.verdict.effect
-    ends = estimate and EffectEnds(
-        log_ratio=estimate.log_ratio, lower=estimate.interval.lower, upper=estimate.interval.upper
-    )
+    ends, estimate = None, row.verdict.effect
+    if estimate is not None:
+        interval = estimate.interval
+        ends = EffectEnds(log_ratio=estimate.log_ratio, lower=interval.lower, upper=interval.upper)
     label = f"{row.verdict.case_id}: {row.effect_text or '-'}, {row.mark.word}"
     return effect_bar(label, ends, axis, row.mark.class_, margin_ratio=row.verdict.comparison.margin_ratio)
 

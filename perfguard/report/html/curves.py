@@ -37,7 +37,9 @@ def curves_picture(label: str, curves: Sequence[Curve], unit: str) -> Element:
         elif places:
             x, y = curve.points[0]
             height = height_of(y_axis, y, _TOP, _FLOOR)
-            parts.append(element("circle", cx=percent(_across(x_axis, x)), cy=height, r=3, class_=f"part-{curve.colour}"))
+            parts.append(
+                element("circle", cx=percent(_across(x_axis, x)), cy=height, r=3, class_=f"part-{curve.colour}")
+            )
     return picture(label, _FLOOR + 40, parts)
 
 
