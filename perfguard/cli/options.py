@@ -75,7 +75,7 @@ cpus_option = click.option("--cpus", metavar="LIST", help="CPUs to measure on, s
 threads_option = click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each.")
 
 _SELECTING = together(
-    click.option("-s", "--suite", help="Suite to measure: quick, pr, full or one of your own."),
+    click.option("-s", "--suite", help="Suite to measure: quick, pr, full, hetero or one of your own."),
     click.option(
         "-c",
         "--case",

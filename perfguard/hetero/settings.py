@@ -16,6 +16,7 @@ import msgspec
 from perfguard.config import require_known
 from perfguard.errors import ConfigError, UsageError
 from perfguard.hetero.planning import is_file
+from perfguard.hetero.shapes import SHAPES
 from perfguard.records.training import DataConfig, Device, GroupConfig, Kind, ModelConfig, TrainingConfig
 
 if sys.version_info >= (3, 11):
@@ -103,14 +104,19 @@ def _converted(table: Mapping[str, Any], where: str) -> TrainingConfig:
 
 
 def paper_batches(config: TrainingConfig) -> TrainingConfig:
-    """The settings with the batches of the authors' code: one example an update on the CPU, up to 8,192 on the GPU."""
+    """The settings with the paper's layers and the authors' batches: one example an update on the CPU, 8,192 on the GPU.
+
+    Raises:
+        KeyError: The data is none of the paper's.
+    """
     groups = {}
     for name, group in config.groups.items():
         if group.kind is Kind.HOGWILD:
             groups[name] = replace(group, batch=1, minimum=1, maximum=64, updates=1)
         else:
             groups[name] = replace(group, batch=8192, minimum=512, maximum=8192, updates=1)
-    return replace(config, groups=groups, model=replace(config.model, layers=6), epochs=min(config.epochs, 3))
+    model = replace(config.model, layers=SHAPES[config.data.source].paper_layers)
+    return replace(config, groups=groups, model=model, epochs=min(config.epochs, 3))
 
 
 def with_device(config: TrainingConfig, text: str) -> TrainingConfig:

@@ -17,16 +17,23 @@ class DataShape:
     reduced: int  # Examples of the reduced size
     features: int
     classes: int
+    paper_layers: int  # Hidden layers of the paper's network, each of 512
     nonzeros: float | None = None  # Mean of a row; None: dense
     labels: float | None = None  # Mean number of labels of an example; None: exactly one class
     positives: float | None = None  # Part of class 1, where there are two
 
 
 SHAPES: Mapping[str, DataShape] = {
-    "covtype": DataShape(examples=581_012, reduced=20_000, features=54, classes=7),
-    "w8a": DataShape(examples=64_700, reduced=20_000, features=300, classes=2, nonzeros=11.7, positives=0.03),
-    "delicious": DataShape(examples=16_105, reduced=8_000, features=500, classes=983, nonzeros=18.3, labels=19.0),
-    "real-sim": DataShape(examples=72_309, reduced=20_000, features=20_958, classes=2, nonzeros=51.3, positives=0.31),
+    "covtype": DataShape(examples=581_012, reduced=20_000, features=54, classes=7, paper_layers=6),
+    "w8a": DataShape(
+        examples=64_700, reduced=20_000, features=300, classes=2, paper_layers=8, nonzeros=11.7, positives=0.03
+    ),
+    "delicious": DataShape(
+        examples=16_105, reduced=8_000, features=500, classes=983, paper_layers=8, nonzeros=18.3, labels=19.0
+    ),
+    "real-sim": DataShape(
+        examples=72_309, reduced=20_000, features=20_958, classes=2, paper_layers=4, nonzeros=51.3, positives=0.31
+    ),
 }
 """Source: pages of LIBSVM (covtype, w8a, real-sim) and of the extreme-classification repository (delicious)."""
 

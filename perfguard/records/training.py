@@ -90,13 +90,13 @@ class GroupConfig:
     """Workers that are alike."""
 
     kind: Kind
-    batch: int  # Examples of a request, at first
+    batch: int  # Examples of the first request
     minimum: int | None = None  # Least that a policy may choose; None: the batch
     maximum: int | None = None  # Most, likewise
-    updates: int = 1  # Updates that a request is split into
+    updates: int = 1  # SGD steps that a request is split into
     workers: int | None = None  # Processes; None: one for each CPU that no other group uses
     threads: int = 1  # Of each worker
-    device: Device = Device.CPU
+    device: Device = Device.AUTO
     speed: float = 1.0  # Of an emulated device, as a multiple of one CPU
     merge: Merge = Merge.DELTA
     is_remote: bool = False  # Whether its workers are on other hosts, where `perfguard hetero work` starts each
@@ -138,7 +138,7 @@ class TrainingConfig:
     algorithm: str = "adaptive"
     reference_batch: int | None = None  # The learning rate grows with the batch over this one; None: it does not
     epochs: int = 20
-    time_s: float | None = None  # Longest time of training
+    time_s: float | None = None  # Maximum wall time, losses included
     target_loss: float | None = None  # Mean loss of an example at which training ends
     loss_batch: int = 4096  # Examples of a request whose loss is computed
     tail: Tail = Tail.SHORT

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from perfguard.runner.training import Resumed
 
 _EPILOG = """\b
-Exit codes: 0 the target was reached, or all epochs were made; 1 the target was not reached, or the loss
-became NaN; 2 usage; 3 no worker, memory or device is left; 130 interrupted.
+Exit codes: 0 the target was reached, or all epochs or the time used up without one; 1 the target was not
+reached, or the loss became NaN or infinite; 2 usage; 3 no worker, memory, disk space or checkpoint;
+130 interrupted.
 Examples:
   perfguard hetero train --preset covtype --algorithm adaptive --target-loss 0.6
   perfguard hetero train --preset digits --algorithm cpu --epochs 5
   perfguard hetero train train.toml --learning-rate 0.02
-  perfguard hetero train --resume
+  perfguard hetero train --resume --epochs 10
 """
 _SIMULATE_EPILOG = """\b
 Examples:
@@ -48,14 +49,24 @@ def hetero_command() -> None:
 @click.argument("config", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--preset", metavar="NAME", help="Packaged settings: covtype, w8a, delicious, real-sim, digits.")
 @click.option(
-    "--algorithm", metavar="NAME", help="cpu, large, hogbatch, adaptive, additive, pytorch, or an entry point's."
+    "--algorithm",
+    metavar="NAME",
+    help="adaptive, additive, hogbatch, cpu, large, pytorch, ddp, or an entry point's.  [default: the settings']",
 )
 @click.option("--target-loss", "target_loss", type=float, metavar="LOSS", help="Mean loss at which training ends.")
-@click.option("--epochs", type=int, metavar="N", help="Most epochs.")
-@click.option("--time", "time_s", type=float, metavar="SECONDS", help="Longest time of training.")
-@click.option("--learning-rate", "learning_rate", type=float, metavar="RATE", help="Step of plain SGD.")
-@click.option("--examples", type=int, metavar="N", help="Train on as many examples.")
-@click.option("--device", metavar="DEVICE", help="Of replicas: auto, cpu, cuda, or emulated:30 (30 times one CPU).")
+@click.option("--epochs", type=int, metavar="N", help="Maximum number of epochs, those before --resume included.")
+@click.option(
+    "--time",
+    "time_s",
+    type=float,
+    metavar="SECONDS",
+    help="Maximum wall time, losses and time before --resume included.",
+)
+@click.option("--learning-rate", "learning_rate", type=float, metavar="RATE", help="Learning rate of SGD.")
+@click.option("--examples", type=int, metavar="N", help="Train on the first N examples.")
+@click.option(
+    "--device", metavar="DEVICE", help="Device of replica groups: auto, cpu, cuda, or emulated:30 (30 times one CPU)."
+)
 @click.option("--listen", metavar="HOST:PORT", help="Address that workers on other hosts join; see `work`.")
 @click.option("--seed", type=int, metavar="N", help="Seed of the initial weights.")
 @click.option(
@@ -76,7 +87,7 @@ def hetero_command() -> None:
 )
 @shared.progress_options
 def train(**options: Any) -> None:
-    """Train a model on CONFIG, a TOML file, or on a preset.
+    """Train a model with the settings in CONFIG, a TOML file, or of a preset.
 
     Processes on the CPU update one shared model without locks, in small batches; a replica trains on large batches, on
     a GPU where there is one, else on a CPU of its own. The algorithm decides who takes part and how large each batch

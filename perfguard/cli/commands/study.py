@@ -97,7 +97,12 @@ def profilednn(*, parts: str | None, folder: Path, budget_s: float, **options: A
     help="Data shapes, separated by commas: covtype, w8a, delicious, real-sim.  [default: all]",
 )
 @click.option(
-    "--seeds", type=click.IntRange(min=2), default=5, show_default=True, metavar="N", help="Raced runs of each."
+    "--seeds",
+    type=click.IntRange(min=2),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Race runs per algorithm and shape.",
 )
 @click.option(
     "--search-s",
@@ -105,7 +110,7 @@ def profilednn(*, parts: str | None, folder: Path, budget_s: float, **options: A
     default=6.0,
     show_default=True,
     metavar="SECONDS",
-    help="Training of each run of the search; a raced run may take five times as long.",
+    help="Wall time of each run of the search, losses included; a race run may take five times as long.",
 )
 @click.option(
     "--out",
@@ -124,7 +129,9 @@ def profilednn(*, parts: str | None, folder: Path, budget_s: float, **options: A
     metavar="SECONDS",
     help="Wall-clock budget of measuring; a run that was begun is finished. 0 measures nothing.",
 )
-@click.option("--device", metavar="DEVICE", help="Of replicas: auto, cpu, cuda, or emulated:30 (30 times one CPU).")
+@click.option(
+    "--device", metavar="DEVICE", help="Device of replicas: auto, cpu, cuda, or emulated:30 (30 times one CPU)."
+)
 @shared.cpus_option
 @shared.progress_options
 def hogbatch(*, shapes: str | None, seeds: int, search_s: float, folder: Path, budget_s: float, **options: Any) -> None:
