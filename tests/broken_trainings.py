@@ -25,11 +25,11 @@ class Change:
 SLOW_WORKER = Change(
     what="a worker spins 5 ms in each update",
     file="child/workers.py",
-    old="            descend([parameter.data for parameter in parameters], gradients, learning_rate)\n",
+    old="            descend(gradients_of(loss / (stop - start), parameters), learning_rate)\n",
     new="            until = time.perf_counter() + 5e-3\n"
     "            while time.perf_counter() < until:\n"
     "                pass\n"
-    "            descend([parameter.data for parameter in parameters], gradients, learning_rate)\n",
+    "            descend(gradients_of(loss / (stop - start), parameters), learning_rate)\n",
     names="train_s of cpu-0 (CPU)",
 )
 LOST_REPORT = Change(
@@ -46,8 +46,8 @@ LOST_REPORT = Change(
 SKEWED_POLICY = Change(
     what="the policy no longer balances updates",
     file="policies.py",
-    old="        self.batches[group] = self.limits[group].clamp(batch)\n",
-    new='        self.batches[group] = 512 if group == "large" else 32\n',
+    old="        return limits.clamp(batch)\n",
+    new='        return 512 if group == "large" else 32\n',
     names="update_share of",
 )
 WRONG_MERGE = Change(

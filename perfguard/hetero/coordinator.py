@@ -159,6 +159,8 @@ class WorkerGone:
     reason: str
 
 
+_SILENT = "no answer in time"
+
 Happening = EpochEnded | BatchChanged | RangeReturned | WorkerGone | RunEnded
 
 
@@ -250,6 +252,10 @@ class Coordinator:
         """Workers that are not lost, by group."""
         return Counter(group for name, group in self._groups.items() if name not in self._lost)
 
+    def trained_s(self, now_s: float) -> float:
+        """Seconds of training so far, without losses."""
+        return self._trained_s + (now_s - self._phase_began_s if self._task is Task.TRAIN else 0.0)
+
     @property
     def updates(self) -> Mapping[str, int]:
         """Updates by group since the run began."""
@@ -281,7 +287,8 @@ class Coordinator:
             for worker, held in self._outstanding.items():
                 if not held.is_late and now_s - held.since_s > self._patience_s(worker, held.range):
                     held.is_late = True
-                    self._return(worker, held.range, "no answer in time", now_s, out, is_late=True)
+                    self._return(worker, held.range, _SILENT, now_s, out, is_late=True)
+            self._give_up(now_s, out)
             self._go_on(now_s, out)
         return out.reaction()
 
@@ -312,11 +319,11 @@ class Coordinator:
         if not math.isfinite(report.loss):
             self._end(Ending.DIVERGED, now_s, out)
             return
-        if held.is_late:
-            return
         took_s = (now_s - held.since_s) / part.size
         known_s = self._best_s.get((group, part.task), math.inf)
-        self._best_s[group, part.task] = min(known_s, took_s)
+        self._best_s[group, part.task] = min(known_s, took_s)  # also of a late one, or slow workers would stay late
+        if held.is_late:
+            return
         if part.task is Task.TRAIN:
             counters.trained += part.size
         else:
@@ -330,6 +337,17 @@ class Coordinator:
         held = self._outstanding.pop(message.worker, None)
         if held is not None and not held.is_late:
             self._return(message.worker, held.range, message.reason, now_s, out, is_late=False)
+
+    def _give_up(self, now_s: float, out: _Collected) -> None:
+        """Lose the workers that have been silent for twice their patience, where no other one is left."""
+        silent = [
+            worker
+            for worker, held in self._outstanding.items()
+            if held.is_late and now_s - held.since_s > 2 * self._patience_s(worker, held.range)
+        ]
+        if len(silent) == len(self._groups) - len(self._lost):
+            for worker in silent:
+                self._lose(WorkerLost(worker=worker, reason=_SILENT), now_s, out)
 
     def _return(self, worker: str, part: Range, reason: str, now_s: float, out: _Collected, *, is_late: bool) -> None:
         self._returned.append((part.start, part.stop))
@@ -383,11 +401,18 @@ class Coordinator:
         return Range(ticket=self._tickets, task=self._task, start=start, stop=stop)
 
     def _batch_of(self, group: str, now_s: float, out: _Collected) -> int:
-        batch = self.plan.limits[group].clamp(self.policy.next_batch(group, self._updates))
+        batch = self.plan.limits[group].clamp(self.policy.next_batch(group, self._updates_of_those_left()))
         if self._batches.get(group) != batch:
             self._batches[group] = batch
             out.happenings.append(BatchChanged(at_s=now_s, group=group, batch=batch))
         return batch
+
+    def _updates_of_those_left(self) -> Mapping[str, int]:
+        """Updates of groups that still have workers: the others will not catch up."""
+        if not self._lost:
+            return self._updates
+        left = self.workers_left
+        return {group: count for group, count in self._updates.items() if group in left}
 
     def _order(self, worker: str, part: Range) -> ToWorker:
         if part.task is Task.LOSS:

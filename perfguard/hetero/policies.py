@@ -36,7 +36,7 @@ class Policy(Protocol):
     """Decides batches; told of each request after the updates before it are counted."""
 
     def next_batch(self, group: str, updates: Mapping[str, int]) -> int:
-        """Examples for the group that asks; `updates` of all groups since the run began."""
+        """Examples for the group that asks; `updates` since the run began, of all groups that have workers left."""
 
     def resume(self, batches: Mapping[str, int], updates: Mapping[str, int]) -> None:
         """Go on from the last batches of an earlier run, which had made these updates."""
@@ -70,7 +70,7 @@ class AdaptiveBatches:
     alpha: float = 2.0  # Factor of one change
     beta: float = 1.0  # Weight of an update of the groups in `discounted`
     discounted: frozenset[str] = frozenset()
-    batches: dict[str, int] = field(init=False)
+    batches: dict[str, float] = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.alpha > 1 or not 0 < self.beta <= 1:
@@ -81,13 +81,13 @@ class AdaptiveBatches:
         """A batch divided or multiplied by alpha, where the group is the last or the first by updates."""
         weighed = {name: count * (self.beta if name in self.discounted else 1.0) for name, count in updates.items()}
         others = [count for name, count in weighed.items() if name != group]
-        batch = float(self.batches[group])
+        batch, limits = self.batches[group], self.limits[group]
         if others and weighed[group] < min(others):
             batch /= self.alpha
         elif others and weighed[group] > max(others):
             batch *= self.alpha
-        self.batches[group] = self.limits[group].clamp(batch)
-        return self.batches[group]
+        self.batches[group] = min(max(batch, limits.minimum), limits.maximum)  # whole ones might never grow
+        return limits.clamp(batch)
 
     def resume(self, batches: Mapping[str, int], updates: Mapping[str, int]) -> None:  # noqa: ARG002 - counted anew
         """Go on with the batches."""
@@ -115,10 +115,10 @@ class AdditiveBatches:
 
     def next_batch(self, group: str, updates: Mapping[str, int]) -> int:
         """The batch of this period."""
-        made = {name: updates[name] - self.counted[name] for name in self.batches}
+        made = {name: count - self.counted[name] for name, count in updates.items()}
         total = sum(made.values())
         if total >= self.period:
-            self.counted = {name: updates[name] for name in self.batches}
+            self.counted |= updates
             for name, count in made.items():
                 difference = count * len(made) - total  # against the mean share, in whole numbers
                 sign = (difference > 0) - (difference < 0)

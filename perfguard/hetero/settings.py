@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -104,7 +105,7 @@ def _converted(table: Mapping[str, Any], where: str) -> TrainingConfig:
 
 
 def paper_batches(config: TrainingConfig) -> TrainingConfig:
-    """The settings with the paper's layers and the authors' batches: one example an update on the CPU, 8,192 on the GPU.
+    """The settings with the paper's layers and the authors' batches: one example an update on the CPU, 8,192 on a GPU.
 
     Raises:
         KeyError: The data is none of the paper's.
@@ -128,6 +129,8 @@ def with_device(config: TrainingConfig, text: str) -> TrainingConfig:
     name, _, factor = text.partition(":")
     try:
         device, speed = Device(name), float(factor) if factor else 1.0
+        if (factor and device is not Device.EMULATED) or not math.isfinite(speed):
+            raise ValueError(text)
     except ValueError:
         raise UsageError(
             f"--device {text!r}: write auto, cpu, cuda, or emulated:30 (30 times as fast as one CPU)"

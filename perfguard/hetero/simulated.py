@@ -9,7 +9,15 @@ from perfguard.hetero.algorithms import make_policy
 from perfguard.hetero.coordinator import BatchChanged, Coordinator, EpochEnded
 from perfguard.hetero.planning import plan_of
 from perfguard.hetero.simulator import Speed, simulate
-from perfguard.records.training import Counters, Device, Kind, TrainingConfig, TrainingEpoch, WorkerPlace
+from perfguard.records.training import (
+    Counters,
+    Device,
+    Kind,
+    TrainingConfig,
+    TrainingEpoch,
+    TrainingOutcome,
+    WorkerPlace,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +57,16 @@ def simulated(
     return _balance(last.updates, coordinator.counters, groups, batches, last.trained_s, last.epoch)
 
 
-def live(
-    epochs: Sequence[TrainingEpoch], counters: Mapping[str, Counters], workers: Sequence[WorkerPlace]
-) -> Balance | None:
+def live(epochs: Sequence[TrainingEpoch], outcome: TrainingOutcome, workers: Sequence[WorkerPlace]) -> Balance | None:
     """What a run came to; None before its first epoch."""
     if not epochs or not epochs[-1].epoch:
         return None
     last, groups = epochs[-1], {place.name: place.group for place in workers}
-    return _balance(last.updates, counters, groups, last.batches, last.trained_s, last.epoch)
+    found = _balance(last.updates, outcome.counters, groups, last.batches, last.trained_s, last.epoch)
+    if not outcome.trained_s:
+        return found
+    # Workers' times hold those of the unfinished epoch, too.
+    return replace(found, busy={name: share * last.trained_s / outcome.trained_s for name, share in found.busy.items()})
 
 
 def _balance(  # noqa: PLR0917 - two callers, here

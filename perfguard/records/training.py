@@ -157,6 +157,8 @@ class TrainingConfig:
         for name in ("epochs", "loss_batch"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} = {getattr(self, name)}: give 1 or more")
+        if not self.patience_s > 0:
+            raise ConfigError(f"patience_s = {self.patience_s:g}: give a number of seconds above 0")
         if self.time_s is not None and not self.time_s > 0:
             raise ConfigError(f"time_s = {self.time_s:g}: give a number of seconds above 0")
 
@@ -292,6 +294,7 @@ class TrainingOutcome:
     paces: Mapping[str, Pace] = field(default_factory=dict)  # By group; those that trained
     schedule: tuple[tuple[float, str, int], ...] = ()  # Seconds, group and new batch, at each change
     detail: str = ""  # What is known of a bad end
+    trained_s: float | None = None  # Seconds of training, those of the last, unfinished epoch included; None: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,7 @@ class Resumed:
 
     run_id: str
     checkpoint: Path
+    epoch: int  # Its last one
 
 
 def train(

@@ -151,12 +151,15 @@ def _config(loaded: LoadedConfig, options: dict[str, Any]) -> tuple[TrainingConf
         config, resumed = _resumed(loaded, options["resume"])
     else:
         config = load_preset(options["preset"]) if options["preset"] else load_file(options["config"])
+    trained = resumed.epoch if resumed else 0
     names = ("algorithm", "target_loss", "epochs", "time_s", "learning_rate", "seed")
     overrides = {name: options[name] for name in names} | {"data.examples": options["examples"]}
     config = with_overrides(config, overrides, "options")
     if options["device"] is not None:
         config = with_device(config, options["device"])
     require_algorithm(config.algorithm)
+    if config.epochs <= trained:
+        raise UsageError(f"the run has made its {trained} epochs; to go on, give --epochs with more than that")
     return config, resumed
 
 
@@ -182,7 +185,9 @@ def _resumed(loaded: LoadedConfig, name: str) -> tuple[TrainingConfig, Resumed]:
         raise StoreError(
             f"run {folder.name} ended before its first epoch, so there is nothing to go on from; start it anew"
         )
-    return data.training.planned.config, Resumed(run_id=folder.name, checkpoint=folder / CHECKPOINT)
+    epochs = data.training.epochs
+    resumed = Resumed(run_id=folder.name, checkpoint=folder / CHECKPOINT, epoch=epochs[-1].epoch if epochs else 0)
+    return data.training.planned.config, resumed
 
 
 @hetero_command.command("simulate", epilog=_SIMULATE_EPILOG)
@@ -271,12 +276,11 @@ def _of_run(options: dict[str, Any]) -> _Setup:
     planned, outcome = training.planned, training.outcome
     speeds = {group: Speed.of(pace) for group, pace in outcome.paces.items()}
     count = sum(place.group in _hogwild(planned.config) for place in planned.workers)
-    setup = _changed(planned.config, speeds, training.trained.examples, count, options)
+    config = replace(planned.config, epochs=max(1, training.epochs[-1].epoch if training.epochs else 1))
+    setup = _changed(config, speeds, training.trained.examples, count, options)
     if any(options[name] is not None for name in ("algorithm", "speed", "workers", "epochs")):
         return setup
-    epochs = max(1, training.epochs[-1].epoch if training.epochs else 1)
-    config = replace(planned.config, epochs=epochs)
-    found = live(training.epochs, outcome.counters, planned.workers)
+    found = live(training.epochs, outcome, planned.workers)
     return replace(setup, config=config, workers=planned.workers, live=found)
 
 

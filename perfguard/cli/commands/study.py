@@ -174,6 +174,7 @@ def hogbatch(*, shapes: str | None, seeds: int, search_s: float, folder: Path, b
         search_s=search_s,
         budget_s=budget_s,
         cpus=cpus,
+        device=options["device"],
         train=trained,
         progress=progress.step,
     )

@@ -13,6 +13,7 @@ import ctypes
 import os
 import select
 import signal
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from perfguard.hetero.child.remote import Remotes
 
 _PR_SET_PDEATHSIG = 1
-_STOP_S = 5.0  # Longest end of a worker that was asked to stop
+_STOP_S = 5.0  # Longest end of workers that were asked to stop
 
 Main = Callable[[WorkerPlace, "PipeChannel", Any], None]
 """What a worker's process runs: its place, its channel, and what it is given."""
@@ -121,8 +122,9 @@ class Processes:
         for worker, orders in self._orders.items():
             self.send(worker, Stop())
             orders.close()
+        deadline_s = time.monotonic() + _STOP_S
         for process in self._processes.values():
-            process.join(_STOP_S)
+            process.join(max(0.0, deadline_s - time.monotonic()))
             if process.is_alive():
                 process.kill()
                 process.join()

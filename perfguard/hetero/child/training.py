@@ -68,7 +68,7 @@ def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
     snapshot = _resumed(checkpoint, model) if job.resumes else None
     share(model)
     groups = {name: config.groups[name] for name in dict.fromkeys(place.group for place in job.workers)}
-    devices = {name: device_of(group) for name, group in groups.items()}
+    devices = {name: Device.CPU if group.is_remote else device_of(group) for name, group in groups.items()}
     plan = plan_of(config, job.workers, examples.shape.examples, devices)
     coordinator = Coordinator(plan, make_policy(config, plan.limits), start=snapshot)
     given = Given(config, devices, model, place)
@@ -98,6 +98,7 @@ def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
         paces=drive.paces.paces(),
         schedule=tuple(drive.schedule),
         detail=reasons_of(ready),
+        trained_s=coordinator.trained_s(at_s),
     )
 
 
@@ -222,7 +223,10 @@ def _trained_on(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         is_sparse=shape.is_sparse,
         is_multilabel=shape.is_multilabel,
-        devices={name: device_text(group, devices[name]) for name, group in groups.items()},
+        devices={
+            name: "other hosts" if group.is_remote else device_text(group, devices[name])
+            for name, group in groups.items()
+        },
         torch=torch.__version__,
         resumed_epoch=snapshot.epoch if snapshot else None,
     )

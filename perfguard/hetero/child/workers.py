@@ -71,13 +71,22 @@ def pieces_of(part: Range, count: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
+def gradients_of(loss: torch.Tensor, parameters: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Parameters that are trained and take part in the loss, with their gradients."""
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    found = torch.autograd.grad(loss, trained, allow_unused=True)
+    return [
+        (parameter.data, gradient) for parameter, gradient in zip(trained, found, strict=True) if gradient is not None
+    ]
+
+
 @torch.no_grad()
-def descend(parameters: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], learning_rate: float) -> None:
-    """Plain SGD in place; a sparse gradient touches its rows alone."""
-    dense = [pair for pair in zip(parameters, gradients, strict=True) if not pair[1].is_sparse]
+def descend(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], learning_rate: float) -> None:
+    """Plain SGD in place, of parameters by their gradients; a sparse gradient touches its rows alone."""
+    dense = [pair for pair in pairs if not pair[1].is_sparse]
     if dense:
         torch._foreach_add_([pair[0] for pair in dense], [pair[1] for pair in dense], alpha=-learning_rate)
-    for parameter, gradient in zip(parameters, gradients, strict=True):
+    for parameter, gradient in pairs:
         if gradient.is_sparse:
             parameter.index_add_(0, gradient._indices()[0], gradient._values(), alpha=-learning_rate)  # noqa: SLF001
 
@@ -96,8 +105,7 @@ class Hogwild:
         for start, stop in pieces_of(part, updates):
             inputs, targets = self.examples.batch(start, stop)
             loss = self.loss_sum(self.model(inputs), targets)
-            gradients = torch.autograd.grad(loss / (stop - start), parameters)
-            descend([parameter.data for parameter in parameters], gradients, learning_rate)
+            descend(gradients_of(loss / (stop - start), parameters), learning_rate)
             total += loss.item()
         return Done(total, updates)
 
@@ -199,8 +207,7 @@ class Replica:
                 transfer_s += moved_s
                 loss = self._loss_sum(self._model(inputs), targets)
                 used = len(targets)
-                gradients = torch.autograd.grad(loss / used, self._parameters)
-                descend(self._own, gradients, learning_rate)
+                descend(gradients_of(loss / used, self._parameters), learning_rate)
                 total += loss.item() * (stop - start) / used
             return Done(total, updates, transfer_s + self._push())
 

@@ -16,7 +16,8 @@ from perfguard.report.messages.catalog import describe
 from perfguard.report.rows import Number
 from perfguard.report.study.rows import OUTCOMES
 from perfguard.store.files import write_text
-from perfguard.study.hogbatch.claims import CPU_SHARES, Claim, claims_of, time_ratio
+from perfguard.study.hogbatch.claims import CPU_SHARES, Claim, claims_of, race
+from perfguard.study.hogbatch.collect import REPLICA_FACTOR, THREADED
 from perfguard.study.hogbatch.evidence import ALGORITHMS, HogbatchEvidence, TrainedRun
 from perfguard.study.shapes.shape import ShapeOutcome
 from perfguard.units import format_seconds, format_share, printable
@@ -145,7 +146,7 @@ def _times(evidence: HogbatchEvidence, shape: str) -> Table:
         runs = evidence.raced(shape, name)
         reached = [found for run in runs if (found := run.time_to(target)) is not None]
         epochs = [found for run in runs if (found := run.epochs_to(target)) is not None]
-        ratio = time_ratio(evidence, shape, name, "pytorch", target) if name != "pytorch" else None
+        ratio = race(evidence, shape, name, "pytorch", target).ratio if name != "pytorch" else None
         rows.append(
             cells(
                 _NAMES[name],
@@ -206,9 +207,9 @@ def _settings(evidence: HogbatchEvidence, shape: str) -> Table:
         rows.append(
             cells(
                 _NAMES[name],
-                _right(f"{setting.batch}"),
+                _right(f"{setting.batch * (REPLICA_FACTOR if name == 'large' else 1)}"),
                 _right(f"{setting.learning_rate:g}"),
-                _right(f"{setting.threads}" if name == "pytorch" else "1 each"),
+                _right(f"{setting.threads}" if name in THREADED else "1 each"),
                 _right(f"{len(tried)}"),
             )
         )

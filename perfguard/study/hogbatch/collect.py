@@ -9,7 +9,9 @@ the search's seconds. Run it again to continue: what is in the folder is not mea
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +40,7 @@ BATCHES = (16, 64, 256)
 LEARNING_RATES = (0.03, 0.1, 0.3)
 HIGHER_RATES = (1.0, 3.0, 10.0, 30.0)  # Tried one after the other, while the best setting has the highest so far
 REPLICA_FACTOR = 8  # A replica's batch over that of a hogwild update
+THREADED = ("pytorch", "large")  # Algorithms with one worker, which may have all CPUs
 UPDATES = 8  # Of a hogwild worker's request
 SEARCH_SEED = 1000
 _LONGEST = 5  # Times the search's seconds that a raced run may take
@@ -54,13 +57,14 @@ class HogbatchPlan:
     search_s: float  # Seconds of training of each run of the search
     budget_s: float  # Wall seconds; a run that was begun is finished
     cpus: int
+    device: str | None = None  # Of replicas; None: the preset's
     train: Callable[[TrainingConfig], Training]
     progress: Callable[[Fact], None] = field(default=lambda _: None)
 
 
 def candidates(algorithm: str, cpus: int, rates: Sequence[float] = LEARNING_RATES) -> list[Setting]:
-    """The settings that are tried for an algorithm: the same batches for all, all numbers of threads for PyTorch."""
-    threads = range(1, cpus + 1) if algorithm == "pytorch" else (1,)
+    """The settings that are tried for an algorithm: the same batches for all, all threads where one works."""
+    threads = range(1, cpus + 1) if algorithm in THREADED else (1,)
     return [
         Setting(batch=batch, learning_rate=rate, threads=count)
         for batch, rate, count in itertools.product(BATCHES, rates, threads)
@@ -77,7 +81,9 @@ def config_of(shape: str, algorithm: str, setting: Setting, seed: int) -> Traini
             groups[name] = replace(group, batch=size, minimum=least, maximum=most, updates=UPDATES)
         elif group.kind is Kind.REPLICA:
             size = setting.batch * REPLICA_FACTOR
-            groups[name] = replace(group, batch=size, minimum=max(1, size // 8), maximum=size * 8)
+            groups[name] = replace(
+                group, batch=size, minimum=max(1, size // 8), maximum=size * 8, threads=setting.threads
+            )
         else:
             updates = min(32, examples // setting.batch)
             groups[name] = replace(group, batch=setting.batch * updates, updates=updates, threads=setting.threads)
@@ -103,7 +109,7 @@ def collect(plan: HogbatchPlan) -> HogbatchEvidence:
         MeasurementError: Nothing was measured.
     """
     work = _Work(plan)
-    for shape in plan.shapes:
+    for shape in dict.fromkeys((*plan.shapes, *work.known_shapes)):
         chosen = work.search(shape)
         if chosen is not None:
             work.race(shape, chosen)
@@ -114,8 +120,14 @@ class _Work:
     def __init__(self, plan: HogbatchPlan) -> None:
         self._plan, self._began = plan, time.monotonic()
         self._known = {stored.run.id: stored for stored in stored_runs(plan.folder)}
+        self._used: dict[str, StoredRun] = {}  # Those that this study asks for
         self._problems: dict[str, Fact] = {}
         self._targets: dict[str, float] = {}
+
+    @property
+    def known_shapes(self) -> tuple[str, ...]:
+        """Shapes of stored runs."""
+        return tuple(dict.fromkeys(stored.run.shape for stored in self._known.values()))
 
     def search(self, shape: str) -> dict[str, Setting] | None:
         """The best setting of each algorithm; None where the search is not complete."""
@@ -126,6 +138,9 @@ class _Work:
                 return None
             chosen[algorithm] = best.setting
             if algorithm == "pytorch":
+                if not math.isfinite(final_loss(best)):
+                    self._problems[best.id] = fact("study.item_failed", item=shape, error="PyTorch diverged each time")
+                    return None
                 self._targets[shape] = final_loss(best)
         return chosen
 
@@ -158,7 +173,7 @@ class _Work:
 
     def evidence(self) -> HogbatchEvidence:
         """All runs as one value."""
-        stored = list(self._known.values())
+        stored = list(self._used.values())
         if not stored:
             said = "; ".join(dict.fromkeys(str(why.values.get("error", why.code)) for why in self._problems.values()))
             raise MeasurementError(f"nothing was measured{f': {said}' if said else ''}")
@@ -178,8 +193,12 @@ class _Work:
     ) -> TrainedRun | None:
         plan = self._plan
         name = _name(shape, algorithm, setting, config.seed, is_search=is_search)
-        if name in self._known:
-            return self._known[name].run
+        known, digest = self._known.get(name), _digest(config, plan.device)
+        if known is not None and known.digest == digest:
+            self._used[name] = known
+            return known.run
+        if shape not in plan.shapes:
+            return None
         if time.monotonic() - self._began >= plan.budget_s:
             self._problems[name] = fact("study.budget_ended", budget_s=plan.budget_s)
             return None
@@ -193,9 +212,13 @@ class _Work:
             return None
         if training.outcome is not None and training.outcome.ending is Ending.ASKED:
             raise InterruptedRunError("interrupted; the runs before are stored")
-        stored = _stored(training, shape, algorithm, setting, plan.cpus, is_search=is_search)
+        if not training.epochs:
+            why = "it ended before its first loss; give more --search-s"
+            self._problems[name] = fact("study.item_failed", severity=Severity.NOTABLE, item=name, error=why)
+            return None
+        stored = replace(_stored(training, shape, algorithm, setting, plan.cpus, is_search=is_search), digest=digest)
         _require_same(plan.folder, [*self._known.values(), stored])
-        self._known[stored.run.id] = stored
+        self._known[name] = self._used[name] = stored
         write_text(plan.folder / EVIDENCE / f"{stored.run.id}.json", f"{to_json(stored, indent=1)}\n")
         return stored.run
 
@@ -214,6 +237,7 @@ class StoredRun:
     machine: str
     torch: str
     cpus: int
+    digest: str = ""  # Of what the run was asked for; another one is measured anew
     run: TrainedRun
 
 
@@ -243,7 +267,7 @@ def _stored(
     outcome, on, planned = training.outcome, training.trained, training.planned
     if outcome is None or on is None:
         raise MeasurementError(f"the run {training.run_id} ended before its result")
-    balance = live(training.epochs, outcome.counters, planned.workers)
+    balance = live(training.epochs, outcome, planned.workers)
     epochs = training.epochs[-1].epoch if training.epochs else 0
     shares: Mapping[str, float] = {}
     epoch_s = 0.0
@@ -269,6 +293,11 @@ def _stored(
         devices=on.devices,
     )
     return StoredRun(machine_id=training.machine_id, machine=training.machine, torch=on.torch, cpus=cpus, run=run)
+
+
+def _digest(config: TrainingConfig, device: str | None) -> str:
+    """What a run was asked for."""
+    return hashlib.sha256(to_json({"config": config, "device": device}).encode()).hexdigest()[:16]
 
 
 def _require_same(folder: Path, runs: Sequence[StoredRun]) -> None:

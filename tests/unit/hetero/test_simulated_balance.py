@@ -12,7 +12,7 @@ from perfguard.hetero.settings import load_preset, paper_batches
 from perfguard.hetero.shapes import SHAPES, parameters_of
 from perfguard.hetero.simulated import live, simulated
 from perfguard.hetero.simulator import Speed
-from perfguard.records.training import Counters, ModelConfig, Pace, TrainingEpoch
+from perfguard.records.training import Counters, Ending, ModelConfig, Pace, TrainingEpoch, TrainingOutcome, Utilisation
 
 ORDER = ("hogbatch", "adaptive")
 
@@ -45,7 +45,9 @@ def test_a_faster_device_makes_more_of_the_updates():
 
 
 def test_a_balance_follows_from_speeds_by_hand():
-    config = dataclasses.replace(load_preset("covtype"), algorithm="hogbatch", epochs=2, loss_batch=512)
+    preset = load_preset("covtype")
+    groups = {**preset.groups, "large": dataclasses.replace(preset.groups["large"], batch=1024)}
+    config = dataclasses.replace(preset, algorithm="hogbatch", epochs=2, loss_batch=512, groups=groups)
     speeds = {"cpu": Speed(example_s=1e-3), "large": Speed(example_s=0.5e-3, loss_example_s=1e-3)}
     found = simulated(config, places(config, (0, 1)), 512 * 30, speeds)
     # Both take 0.512 s for a request: 512 examples in 8 updates, or 1,024 in one.
@@ -61,11 +63,17 @@ def test_a_live_run_is_summed_up_in_the_same_way():
         batches={"cpu": 512, "large": 1024},
     )  # fmt: skip
     counters = {"cpu-0": Counters(training_s=7.2, busy_s=9.0), "large-0": Counters(training_s=4.0)}
-    found = live([epoch], counters, places(config, (0, 1)))
+    outcome = TrainingOutcome(
+        ending=Ending.TIME, at_s=10.0, counters=counters, utilisation=Utilisation(bin_s=1.0, groups={})
+    )
+    found = live([epoch], outcome, places(config, (0, 1)))
     assert found is not None
     assert (found.shares, found.epoch_s) == ({"cpu": 0.75, "large": 0.25}, 4.0)
     assert found.busy == {"cpu": 0.9, "large": 0.5}
-    assert live([], counters, places(config, (0, 1))) is None
+    assert live([], outcome, places(config, (0, 1))) is None
+    cut = live([epoch], dataclasses.replace(outcome, trained_s=16.0), places(config, (0, 1)))
+    assert cut is not None
+    assert cut.busy == {"cpu": 0.45, "large": 0.25}  # of all the time in which the workers trained
 
 
 def test_a_speed_is_what_a_run_measured():

@@ -24,7 +24,7 @@ from perfguard.records.training import (
     Utilisation,
 )
 from perfguard.report.study.hogbatch import hogbatch_summary, render_hogbatch_page, write_hogbatch
-from perfguard.study.hogbatch.claims import Ratio, claims_of, ratio_of, time_ratio
+from perfguard.study.hogbatch.claims import Ratio, claims_of, race, ratio_of
 from perfguard.study.hogbatch.collect import EVIDENCE, SEARCH_SEED, HogbatchPlan, candidates, collect, config_of
 from perfguard.study.hogbatch.evidence import ALGORITHMS, crossing
 from perfguard.study.shapes.shape import ShapeOutcome
@@ -99,7 +99,7 @@ def test_the_search_is_the_same_for_all_but_for_threads_of_pytorch(plan, machine
     assert {config.time_s for config in tried} == {4.0}
     rates = {name: {c.learning_rate for c in tried if c.algorithm == name} for name in ALGORITHMS}
     assert len({frozenset(each) for each in rates.values()}) == 1
-    assert len(candidates("pytorch", 2)) == 2 * len(candidates("cpu", 2))
+    assert len(candidates("pytorch", 2)) == len(candidates("large", 2)) == 2 * len(candidates("cpu", 2))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -225,8 +225,39 @@ def test_a_ratio_is_a_geometric_mean_with_its_interval():
 
 def test_a_seed_that_missed_the_loss_leaves_no_ratio(plan):
     evidence = collect(plan)
-    assert time_ratio(evidence, "covtype", "cpu", "pytorch", 1e-30) is None
-    assert time_ratio(evidence, "covtype", "cpu", "pytorch", 0.9).factor == pytest.approx(1 / 1.8, rel=0.02)
+    assert race(evidence, "covtype", "cpu", "pytorch", 1e-30).ratio is None
+    found = race(evidence, "covtype", "cpu", "pytorch", 0.9)
+    assert found.ratio.factor == pytest.approx(1 / 1.8, rel=0.02)
+    assert (found.missed, found.others_missed, found.seeds) == (0, 0, 3)
+
+
+def test_a_race_that_one_side_never_ends_is_decided(plan):
+    evidence = collect(plan)
+    target = evidence.targets["covtype"]
+    end_s = {run.id: run.points[-1].trained_s for run in evidence.runs}
+
+    def slower(run):
+        """The same run, stopped before the target."""
+        return dataclasses.replace(run, points=run.points[:3]) if run.algorithm == "cpu" and not run.is_search else run
+
+    cut = dataclasses.replace(evidence, runs=tuple(map(slower, evidence.runs)))
+    assert min(end_s.values()) > 0
+    lost, won = race(cut, "covtype", "cpu", "pytorch", target), race(cut, "covtype", "pytorch", "cpu", target)
+    assert (lost.missed, lost.below(1.0)) == (3, ShapeOutcome.FAILS)
+    assert (won.others_missed, won.below(1.0), won.below(0.65)) == (3, ShapeOutcome.HOLDS, ShapeOutcome.OPEN)
+
+
+def test_another_question_is_measured_anew_and_another_shape_keeps_its_runs(plan, machine):
+    collect(plan)
+    before = len(machine.configs)
+    both = collect(dataclasses.replace(plan, shapes=("w8a",)))
+    assert both.shapes == ("covtype", "w8a")
+    assert set(both.targets) == {"covtype", "w8a"}
+    assert {config.data.source for config in machine.configs[before:]} == {"w8a"}
+    before = len(machine.configs)
+    longer = collect(dataclasses.replace(plan, search_s=5.0))
+    assert len(machine.configs) > before
+    assert longer.shapes == ("covtype",)  # w8a answers the other question
 
 
 def test_a_loss_is_reached_between_two_epochs():
