@@ -80,6 +80,9 @@ def test_a_file_is_trained_on_and_the_run_is_shown_again_and_gone_on_from(traini
     written = training.run("report", "-o", "report.html")
     assert written.returncode == 0, written.stderr
     assert "Loss by seconds of training" in (training.path / "report.html").read_text(encoding="utf-8")
+    done = training.run("hetero", "train", "--resume")
+    assert done.returncode == 2
+    assert "the run has made its 2 epochs; to go on, give --epochs with more than that" in done.stderr
     again = trained(training, "--resume", "--epochs", "3")
     assert again["trained"]["resumed_epoch"] == 2
     assert [epoch["epoch"] for epoch in again["epochs"]] == [3]

@@ -24,7 +24,7 @@ from torch import nn
 from torch._C._distributed_c10d import TCPStore
 
 from perfguard.errors import HostUnfitError, MeasurementError, UsageError
-from perfguard.hetero.messages import FromWorker, Stop, ToWorker, WorkerLost, decode, encode
+from perfguard.hetero.messages import FromWorker, Report, Stop, ToWorker, WorkerLost, decode, encode
 
 _FRAME = 1024  # Bytes of a message with its head; reasons of lost workers are cut to fit
 _MESSAGE, _PULL, _PUSH = 1, 2, 3  # What a frame of a worker is
@@ -102,7 +102,10 @@ def _join(store: Any, address: tuple[str, int], rank: int, world: int, timeout_s
     interface = _interface_to(address)
     if interface is not None:
         os.environ["GLOO_SOCKET_IFNAME"] = interface
-    store.set_timeout(timedelta(seconds=timeout_s))
+    wait = timedelta(seconds=timeout_s)
+    store.set_timeout(wait)
+    store.set(f"ready/{rank}", "")
+    store.wait([f"ready/{each}" for each in range(world)], wait)  # gloo's own wait would be as long as the run's
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=_FOREVER)
 
 
@@ -187,7 +190,7 @@ class Remotes:
                 dist.recv(frame, rank, tag=_REPORTS)
                 kind = int(frame[0])
                 if kind == _MESSAGE:
-                    self._say(decode(_content(frame)))  # type: ignore[arg-type]
+                    self._say(_said_by(name, decode(_content(frame))))
                 elif kind == _PULL:
                     dist.send(_flattened(self._parameters, flat), rank, tag=_MODEL)
                 elif kind == _PUSH:
@@ -220,6 +223,19 @@ class RemoteModel:
         for trained, before in zip(own, pulled, strict=True):
             before.neg_().add_(trained)
         self._channel.push(_flattened(pulled, self._flat))
+
+
+def _said_by(name: str, message: FromWorker | ToWorker) -> FromWorker:
+    """A message of this worker. Raises ValueError: it is of another one, or holds what no worker says."""
+    if not isinstance(message, FromWorker) or message.worker != name:
+        raise ValueError(f"{name} sent what is not its to say")
+    if isinstance(message, Report):
+        counts, others = (message.ticket, message.updates), (message.loss, message.busy_s, message.waiting_s)
+        if not all(type(each) is int for each in counts):
+            raise ValueError(f"{name} sent counts that are no numbers")
+        if not all(type(each) in (int, float) for each in (*others, message.transfer_s)):
+            raise ValueError(f"{name} sent values that are no numbers")
+    return message
 
 
 def _flattened(tensors: Sequence[torch.Tensor], flat: torch.Tensor) -> torch.Tensor:

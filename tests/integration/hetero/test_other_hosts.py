@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,8 +15,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from perfguard.errors import UsageError
-from perfguard.hetero.child.remote import parse_address
+from perfguard.errors import HostUnfitError, UsageError
+from perfguard.hetero.child.remote import _said_by, listening, parse_address
+from perfguard.hetero.messages import Report, ScheduleWork, Stop, decode, encode
 
 pytestmark = [
     pytest.mark.torch,
@@ -132,6 +134,31 @@ def test_nobody_who_joins_is_an_error_with_the_command_to_type(empty_project):
     done = empty_project.run("hetero", "work", "127.0.0.1:29556", "--wait", "1")
     assert done.returncode == 3
     assert "no coordinator could be joined at 127.0.0.1:29556" in done.stderr
+
+
+def test_hosts_that_do_not_come_are_not_waited_for_longer_than_asked():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = free.getsockname()
+    with pytest.raises(HostUnfitError, match=r"2 remote workers did not join at 127\.0\.0\.1:\d+ within 0\.5 s"):
+        with listening(address, b"job", 2, timeout_s=0.5):
+            pass
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Report(worker="far-1", ticket=1, loss=1.0),
+        Report(worker="far-0", ticket="1", loss=1.0),
+        Report(worker="far-0", ticket=1, loss=1.0, updates=None),
+        Report(worker="far-0", ticket=1, loss="x"),
+        Stop(),
+    ],
+)
+def test_what_no_worker_says_is_refused(message):
+    assert _said_by("far-1", ScheduleWork(worker="far-1")) == ScheduleWork(worker="far-1")
+    with pytest.raises(ValueError, match="far-0 sent"):
+        _said_by("far-0", decode(encode(message)))
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:70000", "host:http"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 
 import pytest
@@ -164,6 +165,25 @@ def test_a_worker_says_that_it_is_ready_and_what_each_range_took(model, examples
     assert report.busy_s > 0
     assert report.waiting_s >= 0
     assert report.transfer_s == 0
+
+
+@pytest.mark.parametrize("kind", ["hogwild", "replica"])
+def test_frozen_and_unused_parameters_stay_as_they_are(model, examples, kind):
+    model[2].requires_grad_(requires_grad=False)
+    model.unused = nn.Parameter(torch.ones(3))
+    model.forward = functools.partial(in_order, list(model[:5]))
+    frozen, trained = model[2].weight.detach().clone(), model[4].weight.detach().clone()
+    worker = replica(model, examples) if kind == "replica" else Hogwild(model, examples, loss_sum(examples.shape))
+    assert worker.train(part(), 2, 0.1).updates == 2
+    assert torch.equal(model[2].weight, frozen)
+    assert not torch.equal(model[4].weight, trained)
+    assert torch.equal(model.unused, torch.ones(3))
+
+
+def in_order(layers, inputs):
+    for layer in layers:
+        inputs = layer(inputs)
+    return inputs
 
 
 def test_a_loss_that_is_not_finite_is_reported_as_nan(model, examples):

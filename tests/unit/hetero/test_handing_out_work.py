@@ -21,7 +21,7 @@ from perfguard.hetero.coordinator import (
     WorkerGone,
 )
 from perfguard.hetero.messages import Evaluate, ExecuteWork, Report, ScheduleWork, Stop, WorkerLost
-from perfguard.hetero.policies import BatchLimits, FixedBatches
+from perfguard.hetero.policies import AdaptiveBatches, BatchLimits, FixedBatches
 from perfguard.records.training import Ending, Tail
 
 LIMITS = {"cpu": BatchLimits(initial=3, minimum=1, maximum=8), "large": BatchLimits(initial=8, minimum=4, maximum=16)}
@@ -33,11 +33,11 @@ ONE_EPOCH = Goal(epochs=1)
 class Run:
     """Workers by hand: each order waits until it is answered."""
 
-    def __init__(self, members=BOTH, *, examples=20, goal=ONE_EPOCH, **more):
+    def __init__(self, members=BOTH, *, examples=20, goal=ONE_EPOCH, policy=None, **more):
         plan = Plan(
             examples=examples, members=members, limits=LIMITS, loss_batch=10, goal=goal, learning_rate=0.1, **more
         )
-        self.coordinator = Coordinator(plan, FixedBatches(LIMITS))
+        self.coordinator = Coordinator(plan, policy or FixedBatches(LIMITS))
         self.now_s, self.held, self.handed, self.happenings = 0.0, {}, [], []
 
     def apply(self, reaction):
@@ -190,6 +190,35 @@ def test_a_late_worker_is_not_waited_for_and_works_on_once_it_answers():
     run.to_the_end(after_s=0.1)
     assert run.of(RunEnded)[0].ending is Ending.EPOCHS
     assert run.of(EpochEnded)[0].loss == 1.0  # the late answer was not added
+
+
+def test_a_worker_that_always_takes_longer_than_its_patience_is_waited_for_from_its_second_range_on():
+    run = Run(members=ONE, patience=Patience(floor_s=1.0)).begin()
+    while run.coordinator.ending is None:
+        run.tick(1.5)
+        run.answer("cpu-0", after_s=0.0)
+    assert run.of(RunEnded)[0].ending is Ending.EPOCHS
+    assert len(run.of(RangeReturned)) == 2  # the first range of each phase
+
+
+def test_a_run_whose_last_workers_stay_silent_ends():
+    run = Run(patience=Patience(floor_s=1.0)).begin()
+    run.tick(1.5)
+    assert run.coordinator.ending is None
+    run.tick(2.5)
+    assert {gone.worker for gone in run.of(WorkerGone)} == {"cpu-0", "large-0"}
+    assert run.of(RunEnded)[0].ending is Ending.NO_WORKERS
+
+
+def test_a_group_without_workers_is_out_of_the_balance():
+    policy = AdaptiveBatches(LIMITS)
+    run = Run(policy=policy, goal=Goal(epochs=5)).begin()
+    while run.coordinator.epoch < 1:
+        run.answer(next(iter(run.held)))
+    run.lose("large-0")
+    batch = policy.batches["cpu"]
+    run.to_the_end()
+    assert policy.batches["cpu"] == batch
 
 
 def test_without_workers_the_run_ends():
