@@ -197,7 +197,7 @@ def _simulation(evidence: HogbatchEvidence, shape: str) -> list[Claim]:
         runs = [run for run in evidence.raced(shape, algorithm) if run.simulated_epoch_s > 0]
         shares = _median([abs(run.simulated_shares["cpu"] - _share(run, "cpu")) for run in runs])
         times = _median([abs(run.simulated_epoch_s / run.epoch_s - 1) for run in runs])
-        claim = fact("hogbatch.simulated", algorithm=algorithm, share_difference=shares, epoch_ratio=times)
+        claim = fact("hogbatch.simulated", algorithm=algorithm, difference_ratio=shares, epoch_ratio=times)
         outcome = ShapeOutcome.NOT_MEASURED
         if shares is not None and times is not None:
             outcome = _decided(shares <= 0.05 and times <= 0.10)
