@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from perfguard.errors import UsageError
+from perfguard.hetero.happenings import BatchChanged, EpochEnded, Happening, RangeReturned, RunEnded, WorkerGone
 from perfguard.hetero.messages import (
     Evaluate,
     ExecuteWork,
@@ -27,71 +28,9 @@ from perfguard.hetero.messages import (
     ToWorker,
     WorkerLost,
 )
-from perfguard.hetero.policies import BatchLimits, Policy
+from perfguard.hetero.plan import Plan
+from perfguard.hetero.policies import Policy
 from perfguard.records.training import Counters, Ending, Tail
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """A worker, as the coordinator knows it."""
-
-    name: str
-    group: str  # Workers of a group are alike, and a policy treats them so
-    makes_losses: bool = True  # Whether it computes losses, too
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
-    """When a run ends."""
-
-    epochs: int
-    target_loss: float | None = None  # Mean over all examples
-    time_s: float = math.inf
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """When a worker that does not answer is no longer waited for."""
-
-    floor_s: float = 30.0  # Before that no range is late
-    factor: float = 10.0  # Times what the range would take at the group's best speed so far
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a run is to do."""
-
-    examples: int
-    members: Sequence[Member]
-    limits: Mapping[str, BatchLimits]  # By group
-    loss_batch: int  # Examples of a range whose loss is computed
-    goal: Goal
-    learning_rate: float
-    reference_batch: int | None = None  # The learning rate grows with the batch over this one; None: it does not
-    pieces: Mapping[str, int] = field(
-        default_factory=dict
-    )  # By group: updates that a range is split into, 1 by default
-    tail: Tail = Tail.SHORT
-    patience: Patience = Patience()
-
-    def __post_init__(self) -> None:
-        if self.examples < 1:
-            raise UsageError("there is no example to train on")
-        groups = {member.group for member in self.members}
-        if not groups or groups - set(self.limits):
-            raise UsageError(f"batches are needed for each group of workers: {', '.join(sorted(groups)) or 'none'}")
-        if not any(member.makes_losses for member in self.members):
-            raise UsageError("no worker computes losses")
-        for group in sorted(groups):
-            if self.limits[group].minimum > self.examples:
-                raise UsageError(
-                    f"the smallest batch of {group}, {self.limits[group].minimum}, is larger than the data "
-                    f"({self.examples} examples)"
-                )
-
-    def rate_of(self, batch: float) -> float:
-        """The learning rate of an update from so many examples."""
-        return self.learning_rate * (batch / self.reference_batch if self.reference_batch else 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,62 +45,7 @@ class Snapshot:
     counters: Mapping[str, Counters]
 
 
-# What a coordinator says of a run
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochEnded:
-    """All examples were trained on once, and the loss is known."""
-
-    epoch: int  # 0 is the loss before any update
-    at_s: float  # Since the run began
-    train_s: float
-    trained_s: float  # All training since the run began, without losses
-    loss_s: float
-    loss: float  # Mean over all examples
-    updates: Mapping[str, int]  # By group, since the run began
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchChanged:
-    """A group gets batches of another size."""
-
-    at_s: float
-    group: str
-    batch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeReturned:
-    """A range is handed out again, since its worker is lost or late."""
-
-    at_s: float
-    worker: str
-    range: Range
-    reason: str
-    is_late: bool  # The worker may still answer; then it gets work again, and its answer does not count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded:
-    """Nothing is handed out any more."""
-
-    at_s: float
-    ending: Ending
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerGone:
-    """A worker is lost for the rest of the run."""
-
-    at_s: float
-    worker: str
-    reason: str
-
-
 _SILENT = "no answer in time"
-
-Happening = EpochEnded | BatchChanged | RangeReturned | WorkerGone | RunEnded
 
 
 @dataclass(slots=True)

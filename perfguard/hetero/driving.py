@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from perfguard.hetero.coordinator import BatchChanged, Coordinator, EpochEnded, Happening, Reaction
+from perfguard.hetero.coordinator import Coordinator, Reaction
+from perfguard.hetero.happenings import BatchChanged, EpochEnded, Happening
 from perfguard.hetero.messages import FromWorker, Range, Report, ScheduleWork, Task, ToWorker, WorkerLost
 from perfguard.hetero.replay import Heard
 from perfguard.records.training import Ending, GroupUse, Pace, Utilisation

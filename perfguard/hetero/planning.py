@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from perfguard.errors import UsageError
 from perfguard.hetero.algorithms import kinds_of, limits_of
-from perfguard.hetero.coordinator import Goal, Member, Patience, Plan
+from perfguard.hetero.plan import Goal, Member, Patience, Plan
 from perfguard.records.training import Device, Kind, TrainingConfig, WorkerPlace
 
 

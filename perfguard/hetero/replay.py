@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from perfguard.hetero.coordinator import Coordinator, Happening, Reaction
+from perfguard.hetero.coordinator import Coordinator, Reaction
+from perfguard.hetero.happenings import Happening
 from perfguard.hetero.messages import Evaluate, ExecuteWork, FromWorker, Report
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfguard.hetero.algorithms import make_policy
-from perfguard.hetero.coordinator import BatchChanged, Coordinator, EpochEnded
+from perfguard.hetero.coordinator import Coordinator
+from perfguard.hetero.happenings import BatchChanged, EpochEnded
 from perfguard.hetero.planning import plan_of
 from perfguard.hetero.simulator import Speed, simulate
 from perfguard.records.training import (

@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from perfguard.hetero.coordinator import Coordinator, Happening, Reaction
+from perfguard.hetero.coordinator import Coordinator, Reaction
+from perfguard.hetero.happenings import Happening
 from perfguard.hetero.messages import Evaluate, ExecuteWork, Report, ScheduleWork, Stop
 from perfguard.records.training import Pace
 

@@ -27,9 +27,10 @@ from pathlib import Path
 from scipy.stats import t as student
 
 from perfguard.hetero.child.processes import PipeChannel, Processes
-from perfguard.hetero.coordinator import Coordinator, Goal, Member, Plan
+from perfguard.hetero.coordinator import Coordinator
 from perfguard.hetero.driving import Drive, Listener, wait_until_ready
 from perfguard.hetero.messages import Report, ScheduleWork, Stop
+from perfguard.hetero.plan import Goal, Member, Plan
 from perfguard.hetero.policies import AdaptiveBatches, BatchLimits
 from perfguard.host.identity import machine_line
 from perfguard.host.probe import probe

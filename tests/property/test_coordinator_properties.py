@@ -8,8 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from perfguard.hetero.coordinator import Coordinator, EpochEnded, Goal, Member, Patience, Plan
+from perfguard.hetero.coordinator import Coordinator
+from perfguard.hetero.happenings import EpochEnded
 from perfguard.hetero.messages import ExecuteWork, Report, ScheduleWork, Stop, Task, WorkerLost
+from perfguard.hetero.plan import Goal, Member, Patience, Plan
 from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, BatchLimits, FixedBatches
 from perfguard.records.training import Ending, Tail
 

@@ -16,7 +16,7 @@ import msgspec
 
 from perfguard.codec import to_builtins
 from perfguard.errors import ExitCode, PerfguardError
-from perfguard.hetero.coordinator import Happening, RangeReturned, WorkerGone
+from perfguard.hetero.happenings import Happening, RangeReturned, WorkerGone
 from perfguard.records.training import TrainingJob
 
 

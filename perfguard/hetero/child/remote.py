@@ -226,15 +226,18 @@ class RemoteModel:
 
 
 def _said_by(name: str, message: FromWorker | ToWorker) -> FromWorker:
-    """A message of this worker. Raises ValueError: it is of another one, or holds what no worker says."""
+    """The message, if it is one that this worker may send.
+
+    Raises:
+        ValueError: It is an order, names another worker, or has values of wrong types.
+    """
     if not isinstance(message, FromWorker) or message.worker != name:
-        raise ValueError(f"{name} sent what is not its to say")
+        raise ValueError(f"{name} sent an order, or a message of another worker")
     if isinstance(message, Report):
-        counts, others = (message.ticket, message.updates), (message.loss, message.busy_s, message.waiting_s)
-        if not all(type(each) is int for each in counts):
-            raise ValueError(f"{name} sent counts that are no numbers")
-        if not all(type(each) in (int, float) for each in (*others, message.transfer_s)):
-            raise ValueError(f"{name} sent values that are no numbers")
+        counts = (message.ticket, message.updates)
+        others = (message.loss, message.busy_s, message.waiting_s, message.transfer_s)
+        if {*map(type, counts)} != {int} or not {*map(type, others)} <= {int, float}:
+            raise ValueError(f"{name} sent a report whose values are not numbers")
     return message
 
 

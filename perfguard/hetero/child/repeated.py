@@ -27,8 +27,9 @@ from perfguard.hetero.child.local import READY_S, Given, device_of, device_text,
 from perfguard.hetero.child.models import build_model, loss_sum
 from perfguard.hetero.child.processes import Processes
 from perfguard.hetero.child.workers import Hogwild, LocalModel, Replica, Worker
-from perfguard.hetero.coordinator import Coordinator, Happening, RangeReturned
+from perfguard.hetero.coordinator import Coordinator
 from perfguard.hetero.driving import Drive, Listener, wait_until_ready
+from perfguard.hetero.happenings import Happening, RangeReturned
 from perfguard.hetero.messages import FromWorker, Range, Report, ScheduleWork, Stop, Task, ToWorker, WorkerLost
 from perfguard.hetero.planning import places, plan_of
 from perfguard.records.training import Ending, Kind, TrainingConfig

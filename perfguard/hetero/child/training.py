@@ -21,8 +21,9 @@ from perfguard.hetero.child.models import build_model, loss_sum
 from perfguard.hetero.child.processes import Processes
 from perfguard.hetero.child.remote import RemoteChannel, RemoteModel, Remotes, joined, listening, parse_address
 from perfguard.hetero.child.workers import Replica, serve
-from perfguard.hetero.coordinator import Coordinator, EpochEnded, Happening, Snapshot
+from perfguard.hetero.coordinator import Coordinator, Snapshot
 from perfguard.hetero.driving import Drive, Listener, wait_until_ready
+from perfguard.hetero.happenings import EpochEnded, Happening
 from perfguard.hetero.messages import WorkerLost
 from perfguard.hetero.planning import plan_of
 from perfguard.records.training import (

@@ -256,7 +256,7 @@ class Replica:
 
 
 def serve(name: str, worker: Worker, channel: Channel, clock: Callable[[], float] = time.perf_counter) -> None:
-    """Do what the coordinator asks until it says stop; what goes wrong is told."""
+    """Carry out the coordinator's orders until it says stop; report a failure to it, and end."""
     channel.send(ScheduleWork(worker=name))
     free = clock()
     while not isinstance(order := channel.receive(), Stop):

@@ -13,7 +13,6 @@ from perfguard.report.html.charts import (
     LinearAxis,
     Table,
     cells,
-    effect_axis,
     gridlines,
     height_of,
     levels,
@@ -22,7 +21,7 @@ from perfguard.report.html.charts import (
     tick_text,
 )
 from perfguard.report.html.content import BlockPoint, CaseEvidence
-from perfguard.report.html.effect_bars import EffectEnds, effect_bar, effect_ticks
+from perfguard.report.html.effect_bars import Ends, common_axis, effect_bar, effect_ticks, scale_text
 from perfguard.report.html.svg import Element, element, percent, picture, stretched
 from perfguard.report.html.tables import name_cell
 from perfguard.report.rows import CaseRow, Number
@@ -35,8 +34,7 @@ def forest(rows: Sequence[CaseRow], links: Mapping[str, str]) -> Chart | None:
     known = [ends for row in rows if (ends := _ends(row.verdict.effect))]
     if not known:
         return None
-    axis = effect_axis(ratio_of(end) for ends in known for end in ends if math.isfinite(end))
-    scale = "" if axis.is_linear else "; the axis is logarithmic beyond 1 %"
+    axis = common_axis(known)
     drawn = (
         cells(
             name_cell(row.verdict.case_id, row.name, links),
@@ -57,22 +55,18 @@ def forest(rows: Sequence[CaseRow], links: Mapping[str, str]) -> Chart | None:
             class_="forest",
         ),
         legend=(("key-interval", "effect and 95 % interval"), ("key-margin", "within the case's margin")),
-        note=f"Right is slower{scale}. A case is red only when it is significantly slower than its margin.",
+        note=f"Right is slower{scale_text(axis)}. A case is red only when it is significantly slower than its margin.",
     )
 
 
 def _bar(row: CaseRow, axis: EffectAxis) -> Element:
-    ends, estimate = None, row.verdict.effect
-    if estimate is not None:
-        interval = estimate.interval
-        ends = EffectEnds(log_ratio=estimate.log_ratio, lower=interval.lower, upper=interval.upper)
     label = f"{row.verdict.case_id}: {row.effect_text or '-'}, {row.mark.word}"
-    return effect_bar(label, ends, axis, row.mark.class_, margin_ratio=row.verdict.comparison.margin_ratio)
+    margin = row.verdict.comparison.margin_ratio
+    return effect_bar(label, _ends(row.verdict.effect), axis, row.mark.class_, margin_ratio=margin)
 
 
-def _ends(estimate: Estimate | None) -> tuple[float, ...]:
-    """The effect and the ends of its interval, log ratios."""
-    return (estimate.log_ratio, estimate.interval.lower, estimate.interval.upper) if estimate else ()
+def _ends(estimate: Estimate | None) -> Ends | None:
+    return (estimate.log_ratio, estimate.interval.lower, estimate.interval.upper) if estimate else None
 
 
 _BLOCKS_HEIGHT, _BLOCKS_TOP, _BLOCKS_FLOOR = 200, 18, 176
@@ -82,7 +76,7 @@ def pairs(blocks: Sequence[BlockPoint], estimate: Estimate | None) -> Chart | No
     """Paired differences in the order of measuring, with what they come to; None where nothing is paired."""
     if not blocks:
         return None
-    ends = _ends(estimate)
+    ends = _ends(estimate) or ()
     axis = near_axis(
         [*(ratio_of(block.log_ratio) for block in blocks), *(ratio_of(end) for end in ends if math.isfinite(end))]
     )

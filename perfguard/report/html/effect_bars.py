@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from perfguard.report.html.charts import EffectAxis, tick_text
+from perfguard.report.html.charts import EffectAxis, effect_axis, tick_text
 from perfguard.report.html.svg import Element, element, percent, picture
 from perfguard.report.scales import ratio_of
 
@@ -14,18 +14,21 @@ _AXIS_HEIGHT = 22
 _JOIN = 7  # Pixels by which margins reach into rows whose names have two lines, so that they are one band
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectEnds:
-    """An effect and the ends of its interval, log ratios; an end is NaN where it is unknown."""
-
-    log_ratio: float
-    lower: float
-    upper: float
+Ends = tuple[float, float, float]
+"""An effect and the ends of its interval, log ratios; an end is NaN where it is unknown."""
 
 
-def effect_bar(
-    label: str, effect: EffectEnds | None, axis: EffectAxis, class_: str, *, margin_ratio: float = 0.0
-) -> Element:
+def common_axis(effects: Iterable[Ends]) -> EffectAxis:
+    """An axis that shows most of the effects with their intervals."""
+    return effect_axis(ratio_of(end) for ends in effects for end in ends if math.isfinite(end))
+
+
+def scale_text(axis: EffectAxis) -> str:
+    """What a reader must know of an axis whose steps are not equal; empty for one whose steps are."""
+    return "" if axis.is_linear else "; the axis is logarithmic beyond 1 %"
+
+
+def effect_bar(label: str, effect: Ends | None, axis: EffectAxis, class_: str, *, margin_ratio: float = 0.0) -> Element:
     """One row's picture: margin, zero, interval, effect; arrows where it lies beyond the axis."""
     left, right = axis.at(-margin_ratio), axis.at(margin_ratio)
     parts = [element("line", x1="50%", x2="50%", y1=-_JOIN, y2=_ROW + _JOIN, class_="zero")]
@@ -34,15 +37,15 @@ def effect_bar(
         parts.insert(
             0, element("rect", x=percent(left), width=width, y=-_JOIN, height=_ROW + 2 * _JOIN, class_="margin")
         )
-    if effect is not None and math.isfinite(effect.log_ratio):
-        parts += _interval(effect, axis, class_)
-        place = percent(axis.at(ratio_of(effect.log_ratio)))
+    if effect is not None and math.isfinite(effect[0]):
+        parts += _interval(*effect[1:], axis, class_)
+        place = percent(axis.at(ratio_of(effect[0])))
         parts.append(element("circle", cx=place, cy=_MIDDLE, r=5, class_=f"point {class_}"))
     return picture(label, _ROW, parts)
 
 
-def _interval(effect: EffectEnds, axis: EffectAxis, class_: str) -> list[Element]:
-    lower, upper = ratio_of(effect.lower), ratio_of(effect.upper)
+def _interval(log_lower: float, log_upper: float, axis: EffectAxis, class_: str) -> list[Element]:
+    lower, upper = ratio_of(log_lower), ratio_of(log_upper)
     if math.isnan(lower) or math.isnan(upper):
         return []
     x1, x2 = percent(axis.at(lower)), percent(axis.at(upper))

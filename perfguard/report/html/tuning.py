@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 from perfguard.records.tuning import Purpose, TrialOutcome, TrialVerdict, TriedTrial, Tuning
-from perfguard.report.html.charts import Cell, Chart, EffectAxis, Table, cells, effect_axis, mark_cell
-from perfguard.report.html.effect_bars import EffectEnds, effect_bar, effect_ticks
+from perfguard.report.html.charts import Cell, Chart, EffectAxis, Table, cells, mark_cell
+from perfguard.report.html.effect_bars import Ends, common_axis, effect_bar, effect_ticks, scale_text
 from perfguard.report.html.page import Opening, Section, render_sections
 from perfguard.report.rows import Mark, Number
-from perfguard.report.scales import ratio_of
 from perfguard.report.terminal.tuning import (
     conclusion_of,
     inapplicable_of,
@@ -54,10 +53,9 @@ def _pairs(rows: list[tuple[str, str]], *columns: str) -> Table:
 def _trials(found: Tuning) -> tuple[Chart, ...]:
     if not found.trials:
         return ()
-    ends = [end for tried in found.trials if (known := _ends(tried.outcome)) for end in known if math.isfinite(end)]
-    axis = effect_axis(ratio_of(end) for end in ends)
-    scale = "" if axis.is_linear else "; the axis is logarithmic beyond 1 %"
-    rows = (*(_row(found, tried, axis) for tried in found.trials), cells("", "", _axis_cell(axis), "", "", ""))
+    axis = common_axis(ends for tried in found.trials if (ends := _ends(tried.outcome)))
+    ticks = Cell(content=effect_ticks(axis), class_="axis")
+    rows = (*(_row(found, tried, axis) for tried in found.trials), cells("", "", ticks, "", "", ""))
     columns = ("trial", "on top of", "with it against without it", ">effect", ">blocks", "result")
     return (
         Chart(
@@ -65,34 +63,27 @@ def _trials(found: Tuning) -> tuple[Chart, ...]:
             title="What helps, and how sure is it?",
             figure=Table(columns=columns, rows=rows, caption="Trials in their order", class_="forest trials"),
             legend=(("key-interval", "effect and 95 % interval"),),
-            note=f"Left is faster{scale}.",
+            note=f"Left is faster{scale_text(axis)}.",
         ),
     )
 
 
 def _row(found: Tuning, tried: TriedTrial, axis: EffectAxis) -> tuple[Cell, ...]:
     outcome, result = tried.outcome, result_text(tried, found.recipe)
-    class_, known = _CLASSES.get(outcome.verdict, "open"), _ends(outcome)
-    name = trial_name(tried)
+    class_, name = _CLASSES.get(outcome.verdict, "open"), trial_name(tried)
     label = f"{name}: {format_effect(outcome.log_ratio)} {interval_text(outcome)}, {result}"
-    ends = known and EffectEnds(log_ratio=known[0], lower=known[1], upper=known[2])
     is_last = tried.trial.purpose is Purpose.FINAL
     return cells(
         Cell(content=f"{name}: {setting_text(found.recipe)}" if is_last else name, class_="name"),
         Cell(content=setting_text(tried.trial.before), class_="name"),
-        Cell(content=effect_bar(label, ends, axis, class_), class_="picture"),
+        Cell(content=effect_bar(label, _ends(outcome), axis, class_), class_="picture"),
         Number.of(format_effect, outcome.log_ratio),
         Number.whole(outcome.blocks),
         mark_cell(Mark("", result, class_), result),
     )
 
 
-def _axis_cell(axis: EffectAxis) -> Cell:
-    return Cell(content=effect_ticks(axis), class_="axis")
-
-
-def _ends(outcome: TrialOutcome) -> tuple[float, float, float] | None:
-    """Effect and ends of the interval; None where nothing was estimated."""
+def _ends(outcome: TrialOutcome) -> Ends | None:
     if outcome.log_ratio is None:
         return None
     lower, upper = (math.nan if end is None else end for end in (outcome.lower, outcome.upper))

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from perfguard.hetero.child.processes import Processes  # noqa: E402
 from perfguard.hetero.child.training import Follower, train  # noqa: E402
-from perfguard.hetero.coordinator import RangeReturned, WorkerGone  # noqa: E402
+from perfguard.hetero.happenings import RangeReturned, WorkerGone  # noqa: E402
 from perfguard.hetero.messages import Evaluate, Range, Report, ScheduleWork, Task, WorkerLost  # noqa: E402
 from perfguard.hetero.planning import places  # noqa: E402
 from perfguard.hetero.settings import parse, with_overrides  # noqa: E402

@@ -11,8 +11,10 @@ torch = pytest.importorskip("torch")
 from perfguard.hetero.child.data import open_examples, prepare  # noqa: E402
 from perfguard.hetero.child.models import build_model, loss_sum  # noqa: E402
 from perfguard.hetero.child.workers import Hogwild, LocalModel, Replica  # noqa: E402
-from perfguard.hetero.coordinator import Coordinator, EpochEnded, Goal, Member, Plan  # noqa: E402
+from perfguard.hetero.coordinator import Coordinator  # noqa: E402
+from perfguard.hetero.happenings import EpochEnded  # noqa: E402
 from perfguard.hetero.messages import ExecuteWork, Report, ScheduleWork, WorkerLost  # noqa: E402
+from perfguard.hetero.plan import Goal, Member, Plan  # noqa: E402
 from perfguard.hetero.policies import AdaptiveBatches, BatchLimits  # noqa: E402
 from perfguard.hetero.replay import Heard, replay, retrain  # noqa: E402
 from perfguard.records.training import DataConfig, Merge, ModelConfig  # noqa: E402

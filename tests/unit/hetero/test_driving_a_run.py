@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.hetero.coordinator import Coordinator, EpochEnded, Goal, Member, Plan, Snapshot
+from perfguard.hetero.coordinator import Coordinator, Snapshot
 from perfguard.hetero.driving import BusyTime, Drive, Listener, Paces, wait_until_ready
+from perfguard.hetero.happenings import EpochEnded
 from perfguard.hetero.messages import ExecuteWork, Range, Report, ScheduleWork, Stop, Task, WorkerLost
+from perfguard.hetero.plan import Goal, Member, Plan
 from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, BatchLimits, FixedBatches
 from perfguard.hetero.replay import replay
 from perfguard.records.training import Counters, Ending

@@ -8,19 +8,10 @@ from collections import Counter
 import pytest
 
 from perfguard.errors import UsageError
-from perfguard.hetero.coordinator import (
-    BatchChanged,
-    Coordinator,
-    EpochEnded,
-    Goal,
-    Member,
-    Patience,
-    Plan,
-    RangeReturned,
-    RunEnded,
-    WorkerGone,
-)
+from perfguard.hetero.coordinator import Coordinator
+from perfguard.hetero.happenings import BatchChanged, EpochEnded, RangeReturned, RunEnded, WorkerGone
 from perfguard.hetero.messages import Evaluate, ExecuteWork, Report, ScheduleWork, Stop, WorkerLost
+from perfguard.hetero.plan import Goal, Member, Patience, Plan
 from perfguard.hetero.policies import AdaptiveBatches, BatchLimits, FixedBatches
 from perfguard.records.training import Ending, Tail
 

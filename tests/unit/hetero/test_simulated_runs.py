@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.hetero.coordinator import Coordinator, EpochEnded, Goal, Member, Plan, RunEnded
+from perfguard.hetero.coordinator import Coordinator
+from perfguard.hetero.happenings import EpochEnded, RunEnded
+from perfguard.hetero.plan import Goal, Member, Plan
 from perfguard.hetero.policies import AdaptiveBatches, BatchLimits, FixedBatches
 from perfguard.hetero.simulator import Speed, simulate
 from perfguard.records.training import Ending
