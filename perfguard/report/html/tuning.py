@@ -39,11 +39,10 @@ def render_tuning_page(found: Tuning) -> str:
         note="A trial compares two settings in paired blocks of fresh processes. A gain joins the settings that later "
         "trials build on; at the end each must still be a gain beside the others. Nothing is chosen by the last trial.",
     )
-    sections = [
-        Section(anchor="settings", title="What to copy", first=_pairs(settings_to_copy(found), "", "setting")),
-        Section(anchor="trials", title="Trials", charts=_trials(found), tables=_left_out(found)),
-    ]
-    return render_sections(f"perfguard: tuned {found.target}", "tune", opening, sections[not found.recipe :])
+    sections = [Section(anchor="trials", title="Trials", charts=_trials(found), tables=_left_out(found))]
+    if to_copy := settings_to_copy(found):
+        sections.insert(0, Section(anchor="settings", title="What to copy", first=_pairs(to_copy, "", "setting")))
+    return render_sections(f"perfguard: tuned {found.target}", "tune", opening, sections)
 
 
 def _pairs(rows: list[tuple[str, str]], *columns: str) -> Table:

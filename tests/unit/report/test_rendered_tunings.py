@@ -78,6 +78,12 @@ def test_a_tuning_without_answers_has_a_page_too(tuned, interrupted):
     assert page.count('class="point') == 0
 
 
+def test_a_refused_recipe_is_not_there_to_copy(tuned):
+    page = render_tuning_page(replace(tuned(), outcome=TuningOutcome.REFUSED))
+    assert "What to copy" not in page
+    assert "tune: refused" in page
+
+
 def test_what_is_not_tried_is_named(tuned):
     found = tuned()
     assert any(line.split()[:3] == ["not", "tried", "threads:"] for line in lines_of(found))
