@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from perfguard.errors import MeasurementError, UsageError
 from perfguard.records.facts import Fact, fact
@@ -19,6 +20,7 @@ from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 from perfguard.runner.profiling.scripts import Script, require_used, script_failure
 
 _BOTH = (Arm.BASELINE, Arm.CANDIDATE)
+_Found = TypeVar("_Found")
 
 
 class ScriptFailedError(MeasurementError):
@@ -109,7 +111,7 @@ class _Pair:
         with ExitStack() as closing:
             order = sorted(_BOTH, key=lambda arm: arm is not self.block.first_started)
             workers = {arm: self.start(arm, closing) for arm in order}
-            held = {arm: self.held(workers[arm]) for arm in order}
+            held = _of_each((workers[arm] for arm in order), self.held)
             require_used(self.script.path, held[Arm.BASELINE].settings)
             try:
                 require_used(self.script.path, held[Arm.CANDIDATE].settings)
@@ -160,19 +162,23 @@ class _Pair:
 
     def _turn(self, turns: Sequence[ProfilingWorker]) -> dict[Arm, float] | None:
         """A step of each arm; None where a script came to its end after the fewest steps."""
-        seconds: dict[Arm, float] = {}
-        for worker in turns:
-            try:
-                step = worker.script_step(StepKind.BARE, timeout_s=self.script.timeout_s)
-            except (CaseRefused, WorkerFailure) as failure:
-                raise self._failure(worker.arm, failure) from failure
-            if isinstance(step, ScriptEnd):
-                if script_failure(self.script.path, step) is not None or len(self.times) < self.script.steps:
-                    raise self._ended(worker.arm, step)
-                self.ended.append(worker.arm)
-                return None
-            seconds[worker.arm] = step.wall_s
-        return seconds
+        seconds = _of_each(turns, self._step_s)
+        return None if self.ended else {arm: step_s for arm, step_s in seconds.items() if step_s is not None}
+
+    def _step_s(self, worker: ProfilingWorker) -> float | None:
+        """Seconds of a step; None where either script has come to its end."""
+        if self.ended:
+            return None
+        try:
+            step = worker.script_step(StepKind.BARE, timeout_s=self.script.timeout_s)
+        except (CaseRefused, WorkerFailure) as failure:
+            raise self._failure(worker.arm, failure) from failure
+        if not isinstance(step, ScriptEnd):
+            return step.wall_s
+        if script_failure(self.script.path, step) is not None or len(self.times) < self.script.steps:
+            raise self._ended(worker.arm, step)
+        self.ended.append(worker.arm)
+        return None
 
     def _failure(self, arm: Arm, failure: CaseRefused | WorkerFailure) -> MeasurementError:
         return ScriptFailedError(arm, f"{self.script.path} failed: {failure.reason}\n{failure.detail}".strip())
@@ -190,3 +196,18 @@ class _Pair:
             f"{self.script.path} ended after {end.steps} optimizer steps; let it make more, for instance by a larger "
             "number of epochs"
         )
+
+
+def _of_each(workers: Iterable[ProfilingWorker], work: Callable[[ProfilingWorker], _Found]) -> dict[Arm, _Found]:
+    """What the work finds in each arm. A script that fails in both fails in the baseline, whichever arm comes first."""
+    found: dict[Arm, _Found] = {}
+    failures: dict[Arm, ScriptFailedError] = {}
+    for worker in workers:
+        try:
+            found[worker.arm] = work(worker)
+        except ScriptFailedError as error:
+            failures[error.arm] = error
+    for arm in _BOTH:
+        if arm in failures:
+            raise failures[arm]
+    return found

@@ -10,7 +10,7 @@ import pytest
 from perfguard.errors import MeasurementError, UsageError
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
-from perfguard.runner.profiling.script_pairs import Pairing, first_steps, pairs_of_script
+from perfguard.runner.profiling.script_pairs import Pairing, ScriptFailedError, first_steps, pairs_of_script
 from perfguard.runner.profiling.scripts import Script
 from tests.worker_replies import QueuedReplies, ended, profiled, ready
 
@@ -62,11 +62,11 @@ class House:
         return [arm for arm, do in self.sent if do == "step"]
 
 
-def pairing(house, *, should_stop=lambda: False, tick=0.0):
+def pairing(house, *, should_stop=lambda: False, tick=0.0, seed=7):
     ticks = count()
     return Pairing(
         starter=house,
-        settings=MeasureSettings(seed=7),
+        settings=MeasureSettings(seed=seed),
         cpus=CPUS,
         should_stop=should_stop,
         progress=lambda _: None,
@@ -149,6 +149,15 @@ def test_scripts_that_cannot_take_turns_are_errors(house, says):
     with pytest.raises(MeasurementError, match=says):
         next(pairs_of_script(SCRIPT, pairing(house)))
     assert all(worker.is_closed for worker in house.workers)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("steps", [0, SCRIPT.skip + 2])
+def test_a_script_that_fails_in_both_arms_fails_in_the_baseline_whichever_is_first(steps, seed):
+    house = House(steps=steps, problem="ValueError: no")
+    with pytest.raises(ScriptFailedError) as failed:
+        next(pairs_of_script(SCRIPT, pairing(house, seed=seed)))
+    assert failed.value.arm is Arm.BASELINE
 
 
 def test_a_setting_without_effect_is_found_before_a_step_is_timed():
