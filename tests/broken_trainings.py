@@ -47,7 +47,7 @@ SKEWED_POLICY = Change(
     what="the policy no longer balances updates",
     file="policies.py",
     old="        return limits.clamp(batch)\n",
-    new='        return 512 if group == "large" else 32\n',
+    new='        return 1024 if group == "large" else 16\n',
     names="update_share of",
 )
 WRONG_MERGE = Change(

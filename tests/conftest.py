@@ -50,8 +50,23 @@ def pytest_xdist_make_scheduler(config, log):
     return MeasuringInOneProcess(config, log)
 
 
-_UNCOVERED = ("tests/browser/", "tests/integration/", "tests/property/", "tests/statistical/")
-"""Folders whose tests run nothing of `gate` and `stats` in this process that others do not, and longest if traced."""
+_MEMORY, _NEEDED_BYTES = Path("/dev/shm"), 8 * 1024**3
+if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _NEEDED_BYTES:
+    # Projects of tests are thousands of small files, which take a third of a test's time on a disk.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+_COVERING = (
+    "tests/unit/",
+    "tests/e2e/test_refused_requests.py",
+    "tests/e2e/test_showing_runs.py",
+    "tests/measuring/test_allow_command.py",
+    "tests/measuring/test_baselines_of_projects.py",
+    "tests/measuring/test_comparing_trees.py",
+    "tests/measuring/test_drifting_from_an_anchor.py",
+)
+"""Tests whose coverage is measured: all others run nothing of `gate` and `stats` beside these, and longer if traced."""
+_TRACED = "COVERAGE_PROCESS_CONFIG"
+"""What makes each Python process of a test measure its coverage, too."""
 
 
 def pytest_sessionstart(session):
@@ -61,9 +76,9 @@ def pytest_sessionstart(session):
 
 
 def pytest_collection_modifyitems(items):
-    """Leave long computations out of the coverage, where one is measured."""
+    """Leave what adds nothing to the coverage out of it, where one is measured."""
     for item in items:
-        if item.nodeid.startswith(_UNCOVERED):
+        if not item.nodeid.startswith(_COVERING):
             item.add_marker("no_cover")
 
 
@@ -94,10 +109,23 @@ def pytest_runtest_protocol(item):
         measured = set(_measured(frozenset(everywhere)))
         chosen = measured if _HAS_MEASURED in item.config.stash else everywhere - measured
         os.sched_setaffinity(0, chosen or everywhere)
+    _fit_threads()
+    traced = None if item.nodeid.startswith(_COVERING) else os.environ.pop(_TRACED, None)
     try:
         return (yield)
     finally:
         os.sched_setaffinity(0, everywhere)
+        if traced is not None:
+            os.environ[_TRACED] = traced
+
+
+def _fit_threads():
+    """Let torch, where this process has imported it, have as many threads as CPUs: two on one CPU wait for each other.
+
+    The count that torch chose is from the time when it was imported.
+    """
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
 
 
 CONFIG = """\

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import tarfile
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,15 @@ def _facts_files() -> list[Path]:
 def _name(facts: Path) -> str:
     part = facts.stem.removeprefix("facts").lstrip("-")
     return f"{facts.parent.name}/{part}" if part else facts.parent.name
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unpacked_in_memory() -> Iterator[None]:
+    """Recordings are tens of thousands of small files, which a disk takes a minute to make."""
+    with pytest.MonkeyPatch.context() as patch:
+        if (memory := Path("/dev/shm")).is_dir():
+            patch.setattr(tempfile, "tempdir", str(memory))
+        yield
 
 
 @pytest.fixture(scope="module")
