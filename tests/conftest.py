@@ -294,6 +294,19 @@ def _fill(project: Project) -> None:
 
 
 @pytest.fixture(scope="session")
+def made_project():
+    """Makes such a project in a folder, for fixtures that several tests share."""
+
+    def make(folder):
+        made = _project_in(folder)
+        made.path.mkdir()
+        _fill(made)
+        return made
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def _recorded(tmp_path_factory):
     made = _project_in(tmp_path_factory.mktemp("recorded"))
     made.path.mkdir()

@@ -18,6 +18,7 @@ _COMMANDS = {
     "profile": ("profile", "Show which ops a training step spends its time in; compare two traces."),
     "tune": ("tune", "Find the settings that make a training step faster, by paired trials."),
     "hetero": ("hetero", "Train one model with workers of different speed (Hogbatch, Adaptive Hogbatch)."),
+    "task": ("task", "Run standard models with quality targets by MLPerf Mobile's rules; compare frameworks."),
     "study": ("study", "Measure a published study again, beside the paper's own figures."),
     "bisect": ("measure", "Find the commit that made cases slower, by paired gates."),
     "baseline": ("baselines", "Show, update or compare stored baselines."),

@@ -18,14 +18,14 @@ from perfguard.records.events import RunStarted
 from perfguard.records.training import Training
 from perfguard.report.terminal.training import render_balances, render_training
 from perfguard.runner.run_folder import read_events
-from perfguard.runner.training import MODE, recorded_training
+from perfguard.runner.training import recorded_training
 from perfguard.watch.sources.event_sources import host_of
 
 
-def is_training(folder: Path) -> bool:
-    """Whether a run trained a model; only its first event is read."""
+def mode_of(folder: Path) -> str:
+    """What kind of run a folder has, as its first event says; empty where there is none."""
     first = next(read_events(folder / "events.jsonl"), None)
-    return isinstance(first, RunStarted) and first.mode == MODE
+    return first.mode if isinstance(first, RunStarted) else ""
 
 
 def show_training(folder: Path, output_format: str) -> NoReturn:

@@ -15,6 +15,7 @@ from perfguard.records.plan import DEFAULT_GATE, GateSettings
 from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCountChange
+from perfguard.records.tasks import CellRun, TaskPlan
 from perfguard.records.training import TrainedOn, TrainingEpoch, TrainingOutcome, TrainingPlanned, TrainingUse
 
 EVENT_SCHEMA = 2
@@ -26,7 +27,7 @@ class RunStarted:
 
     run_id: str  # Name of the run's folder
     schema: int
-    mode: str  # `paired` (two arms), `rounds` (one arm), `profile` or `training` (heterogeneous SGD)
+    mode: str  # `paired` (two arms), `rounds` (one arm), `profile`, `training` (heterogeneous SGD) or `task`
     suite: str  # Suite or selection that was asked for
     case_ids: tuple[str, ...]  # Selected cases, in the order of the suite
     command: tuple[str, ...]
@@ -240,6 +241,8 @@ Event = (
     | TrainingEpoch
     | TrainingUse
     | TrainingOutcome
+    | TaskPlan
+    | CellRun
     | Noted
     | RunFinished
 )
@@ -266,6 +269,8 @@ EVENT_NAMES: dict[str, type[Event]] = {
     "training_epoch": TrainingEpoch,
     "training_use": TrainingUse,
     "training_ended": TrainingOutcome,
+    "task_planned": TaskPlan,
+    "task_measured": CellRun,
     "note": Noted,
     "run_finished": RunFinished,
 }

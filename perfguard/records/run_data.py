@@ -10,7 +10,7 @@ import math
 import statistics
 from array import array
 from bisect import insort
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -31,7 +31,12 @@ from perfguard.records.run import (
 )
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCountChange
+from perfguard.records.tasks import CellRun, TaskData, TaskPlan
 from perfguard.records.training import TrainedOn, TrainingEpoch, TrainingOutcome, TrainingPlanned, TrainingUse
+from perfguard.records.training_data import TrainingData
+
+_OfTraining = TrainingPlanned | TrainedOn | TrainingEpoch | TrainingUse | TrainingOutcome
+_OfTask = TaskPlan | CellRun
 
 
 @dataclass(slots=True)
@@ -86,20 +91,6 @@ _OTHER_COMPARISONS = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
 """Relocated arms and the anchor: their blocks are no part of a case's effect."""
 
 
-_MOST_USES = 120
-
-
-@dataclass(slots=True)
-class TrainingData:
-    """What is known of heterogeneous training so far."""
-
-    planned: TrainingPlanned
-    trained: TrainedOn | None = None
-    epochs: list[TrainingEpoch] = field(default_factory=list)
-    uses: deque[TrainingUse] = field(default_factory=lambda: deque(maxlen=_MOST_USES))  # The latest, oldest first
-    outcome: TrainingOutcome | None = None
-
-
 @dataclass(slots=True)
 class RunData:
     """Collects events; `paired()` and `rounds()` give what they add up to so far."""
@@ -133,6 +124,7 @@ class RunData:
     steal_ratio: float | None = None  # Share of the last block's time that the hypervisor took; None where unknown
     slowest_block_s: float = 0.0  # Wall seconds of the longest block of all stages
     training: TrainingData | None = None  # Of a run that trains; None for all others
+    task: TaskData | None = None  # Of a run of a task; None for all others
     revisions: Counter[str] = field(default_factory=Counter)
     """How often something was learnt of each case: whoever draws cases draws those again that have another number."""
     keeps_signals: bool = True  # Whether samples keep all signals; times alone need a tenth of the memory
@@ -173,8 +165,16 @@ class RunData:
             case ev.AnalysesPlanned():
                 earlier = sum(self.stage_of(block) is not self.stage for block in self._finished)
                 self.blocks_planned = earlier + event.blocks
-            case TrainingPlanned() | TrainedOn() | TrainingEpoch() | TrainingUse() | TrainingOutcome():
-                self._train(event)
+            case (
+                TrainingPlanned()
+                | TrainedOn()
+                | TrainingEpoch()
+                | TrainingUse()
+                | TrainingOutcome()
+                | TaskPlan()
+                | CellRun()
+            ):
+                self._train_or_run_task(event)
             case _:
                 self._decide(event)
 
@@ -262,21 +262,16 @@ class RunData:
         if isinstance(event, (CaseFailed, ev.StepsCounted, ev.VerdictReached)):
             self.revisions[event.case_id] += 1
 
-    def _train(self, event: TrainingPlanned | TrainedOn | TrainingEpoch | TrainingUse | TrainingOutcome) -> None:
-        if isinstance(event, TrainingPlanned):
-            self.training = TrainingData(event)
-            return
-        if self.training is None:  # a damaged recording
-            return
+    def _train_or_run_task(self, event: _OfTraining | _OfTask) -> None:
         match event:
-            case TrainedOn():
-                self.training.trained = event
-            case TrainingEpoch():
-                self.training.epochs.append(event)
-            case TrainingUse():
-                self.training.uses.append(event)
-            case TrainingOutcome():
-                self.training.outcome = event
+            case TrainingPlanned():
+                self.training = TrainingData(event)
+            case TrainedOn() | TrainingEpoch() | TrainingUse() | TrainingOutcome() if self.training is not None:
+                self.training.add(event)
+            case TaskPlan():
+                self.task = TaskData(event)
+            case CellRun() if self.task is not None:
+                self.task.runs.append(event)
 
     def _failures(self, stage: Stage) -> dict[str, CaseFailed]:
         return self.confirmation_failures if stage.is_confirmation else self.failures

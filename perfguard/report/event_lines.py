@@ -25,10 +25,12 @@ from perfguard.records.events import (
 )
 from perfguard.records.facts import Fact
 from perfguard.records.run import CaseFailed, Stage
+from perfguard.records.tasks import CellRun
 from perfguard.records.training import TrainedOn, TrainingEpoch
 from perfguard.report.case_history import short_source
 from perfguard.report.culprits import change_text, culprit_texts, step_text
 from perfguard.report.messages.catalog import describe, describe_all
+from perfguard.report.terminal.tasks import run_line
 from perfguard.report.terminal.training import epoch_line, started_line
 from perfguard.units import format_count, format_duration, format_ratio, format_seconds, printable
 from perfguard.watch.view.run_view import LogLine
@@ -51,7 +53,7 @@ def line_text(line: LogLine, names: Mapping[str, str] = MappingProxyType({})) ->
         return printable(describe(line.what))
     case_id = getattr(line.what, "case_id", "")
     name = names.get(case_id, case_id)
-    text = _of_training(line.what) or _before_blocks(line.what, name) or _in_blocks(line.what, name)
+    text = _of_other_runs(line.what) or _before_blocks(line.what, name) or _in_blocks(line.what, name)
     return printable(text or _after_blocks(line.what, names))
 
 
@@ -64,7 +66,7 @@ def plain_line(line: LogLine, names: Mapping[str, str], *, is_ascii: bool = Fals
     return f"{_time_of_day(line.t_wall, zone)} {sign} {line_text(line, names)}"
 
 
-def _of_training(event: Event) -> str:
+def _of_other_runs(event: Event) -> str:
     match event:
         case RunStarted(mode="training"):
             return f"run {event.run_id}: training on {event.suite}"
@@ -72,6 +74,10 @@ def _of_training(event: Event) -> str:
             return started_line(event)
         case TrainingEpoch():
             return epoch_line(event)
+        case RunStarted(mode="task"):
+            return f"run {event.run_id}: task {event.suite}"
+        case CellRun():
+            return run_line(event)
         case _:
             return ""
 

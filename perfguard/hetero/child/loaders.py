@@ -180,7 +180,7 @@ def _classes_of(path: Path) -> Any:
 
 def _sklearn_datasets() -> Any:
     try:
-        from sklearn import datasets  # type: ignore[import-untyped]
+        from sklearn import datasets
     except ImportError as error:
         raise UsageError("reading data needs scikit-learn; install perfguard[hetero]") from error
     return datasets

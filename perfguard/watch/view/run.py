@@ -17,6 +17,7 @@ from perfguard.records.events import Event
 from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.run_data import CaseBlock, RunData
+from perfguard.records.tasks import TaskPlan
 from perfguard.records.training import TrainingOutcome, TrainingPlanned, TrainingUse
 from perfguard.records.verdict import GateOutcome, Outcome, Policy
 from perfguard.units import printable
@@ -338,6 +339,7 @@ def level_of(event: Event) -> Level | None:
             | TrainingPlanned()
             | TrainingUse()
             | TrainingOutcome()
+            | TaskPlan()
             | ev.ArmsCompared(identical=False)
             | ev.StepsCounted(changes=())
         ):

@@ -47,6 +47,7 @@ from perfguard.runner.run_folder import RunFolder, read_events
 from tests.made_trainings import CONFIG, OUTCOME, TRAINED_ON, WORKERS
 from tests.made_trainings import epoch as training_epoch
 from tests.made_trainings import use as training_use
+from tests.task_records import FIRST, plan, speed, timed
 
 MATMUL = OpKey(
     phase=StepPhase.BACKWARD,
@@ -155,6 +156,8 @@ EVENTS = (
     training_epoch(1),
     training_use(1),
     OUTCOME,
+    plan(FIRST),
+    timed(FIRST, 0, speed(0.01)),
     Noted(fact=fact("a.note")),
     RunFinished(outcome="pass", exit_code=0, reasons=(fact("gate.passed", cases=1, faster=("a", "b")),)),
 )

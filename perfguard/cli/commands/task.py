@@ -1,0 +1,245 @@
+"""`perfguard task`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from perfguard.cli import options as shared
+from perfguard.cli.diagnostics import Verbosity
+from perfguard.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from perfguard.records.tasks import Cell, Scenario, TaskConfig
+
+_EPILOG = """\b
+Exit codes: 0 every cell is valid or refused by its backend; 1 a quality target is missed or a rule broken;
+2 usage; 3 a cell crashed or hung, or all were refused; 4 ended early; 130 interrupted.
+Examples:
+  perfguard task run digits
+  perfguard task run digits --backend onnxruntime --precision int8 --size quick
+  perfguard task compare digits --backend eager,onnxruntime,openvino --precision fp32,bf16,int8
+"""
+_SCENARIOS = ("single-stream", "offline", "server")
+_SIZES = ("normal", "quick", "rapid")
+_PARTS = ("full", "lite", "tiny")
+_PRECISIONS = ("fp32", "bf16", "int8")
+_COMPARED = ("eager", "compile", "onnxruntime", "openvino")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Names(click.ParamType[tuple[str, ...]]):
+    """Names separated by commas."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """`fp32,int8` as names."""
+        if isinstance(value, tuple):
+            return value
+        found = tuple(text.strip() for text in value.split(","))
+        if not all(found):
+            self.fail(f"{value!r} is no list of names; write it like fp32,int8", param, ctx)
+        return found
+
+
+_measuring = shared.together(
+    click.argument("task"),
+    click.option(
+        "--scenario",
+        type=click.Choice(_SCENARIOS),
+        help="Order in which LoadGen sends queries.  [default: the task's first]",
+    ),
+    click.option(
+        "--size", type=click.Choice(_SIZES), default="rapid", show_default=True, help="How long LoadGen measures."
+    ),
+    click.option(
+        "--part", type=click.Choice(_PARTS), default="full", show_default=True, help="Examples for the quality."
+    ),
+    click.option(
+        "--target", type=float, metavar="FRACTION", help="Quality target as a share of FP32's; the result says 'open'."
+    ),
+    click.option(
+        "--threads", type=shared.Counts(), default="1", show_default=True, metavar="N,…", help="Threads of the model."
+    ),
+    shared.cpus_option,
+    click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="Format of the result on stdout.",
+    ),
+    shared.progress_options,
+)
+
+
+@click.group("task")
+def task_command() -> None:
+    """Run standard models by MLPerf Mobile's rules: speed counts only if the quality passes."""
+
+
+@task_command.command("list")
+@shared.json_option
+def list_tasks(*, as_json: bool) -> None:
+    """List the packaged tasks."""
+    from perfguard.cli.output import print_parts
+    from perfguard.codec import to_json
+    from perfguard.report.terminal.tasks import render_tasks
+    from perfguard.tasks.task_files import builtin_names, load_task
+
+    tasks = [load_task(name) for name in builtin_names()]
+    if as_json:
+        click.echo(to_json(tasks, indent=1))
+    else:
+        print_parts(lambda _: render_tasks(tasks))
+
+
+@task_command.command("run", epilog=_EPILOG)
+@click.option(
+    "-b",
+    "--backend",
+    default="eager",
+    show_default=True,
+    metavar="NAME",
+    help="Framework: eager, compile, onnxruntime, openvino, or an entry point's.",
+)
+@click.option("-p", "--precision", type=click.Choice(_PRECISIONS), default="fp32", show_default=True)
+@_measuring
+def run(**options: Any) -> None:
+    """Run TASK, a name of `perfguard task list` or a task file, with one framework and precision.
+
+    LoadGen, MLPerf's own load generator, first sends queries for their times, then each example for its answer. The
+    run is recorded: `perfguard show` prints it again.
+    """
+    _run({**options, "backend": (options["backend"],), "precision": (options["precision"],)}, rounds=1)
+
+
+@task_command.command("compare", epilog=_EPILOG)
+@click.option(
+    "-b",
+    "--backend",
+    type=_Names(),
+    default=_COMPARED,
+    metavar="NAME,…",
+    show_default=",".join(_COMPARED),
+    help="Frameworks. One that is named twice shows how far apart equal cells come out.",
+)
+@click.option(
+    "-p",
+    "--precision",
+    type=_Names(),
+    default=("fp32",),
+    metavar="NAME,…",
+    show_default="fp32",
+    help="Precisions: fp32, bf16, int8.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(min=3), default=5, show_default=True, metavar="N", help="Measurements of each cell."
+)
+@_measuring
+def compare(**options: Any) -> None:
+    """Compare frameworks, precisions and threads on TASK, in rounds in which each has one turn.
+
+    Every measurement has a process of its own. Intervals are of the time over that of the first cell, and hold for all
+    comparisons together. The recommendation is the fastest cell that passes the quality target.
+    """
+    _run(options, rounds=options["rounds"])
+
+
+@task_command.command("check")
+@click.argument("folder", type=click.Path(path_type=Path))
+@shared.json_option
+def check(*, folder: Path, as_json: bool) -> None:
+    """Check the results in FOLDER against the run rules, and name each broken one.
+
+    FOLDER is a package, `.perfguard/runs/ID/package`, or a tree of results in the layout of MLPerf Mobile. Exit code 1:
+    a rule is broken.
+    """
+    from perfguard.cli.output import print_parts
+    from perfguard.codec import to_json
+    from perfguard.report.terminal.tasks import render_check
+    from perfguard.tasks.checking.rules import RULES, broken_rules
+    from perfguard.tasks.checking.tree import read_tree
+
+    tree = read_tree(folder)
+    broken = broken_rules(tree)
+    if as_json:
+        click.echo(to_json(broken, indent=1))
+    else:
+        print_parts(lambda _: render_check(broken, rules=len(RULES), measurements=len(tree.logs)))
+    raise click.exceptions.Exit(int(ExitCode.REGRESSION if broken else ExitCode.PASS))
+
+
+def _run(options: dict[str, Any], *, rounds: int) -> NoReturn:
+    from perfguard.cli.progress import make_progress
+    from perfguard.cli.tasks import print_task
+    from perfguard.gate.tasks import Asked, run_task
+    from perfguard.records.tasks import Part, Size
+    from perfguard.runner.session import Request
+    from perfguard.tasks.task_files import load_task, with_target
+
+    task = with_target(load_task(options["task"]), options["target"])
+    cells, part = _cells(options), Part(options["part"])
+    if part not in task.data.parts:
+        known = ", ".join(each.value for each in task.data.parts)
+        raise UsageError(f"--part {part.value}: task {task.name} has {known}")
+    asked = Asked(
+        task=task,
+        scenario=_scenario(task, options["scenario"]),
+        size=Size(options["size"]),
+        part=part,
+        cells=cells,
+        rounds=rounds,
+        is_open=options["target"] is not None,
+    )
+    loaded = shared.load({"cpus": options["cpus"], "threads": max(cell.threads for cell in cells)})
+    progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
+    request = Request(
+        command="task",
+        arguments=shared.command_line(),
+        loaded=loaded,
+        suite=task.name,
+        cases=(),
+        budget_s=0.0,
+        observe=progress.observe,
+        progress=progress.step,
+    )
+    print_task(run_task(request, asked), options["output_format"])
+
+
+def _scenario(task: TaskConfig, name: str | None) -> Scenario:
+    from perfguard.records.tasks import Scenario
+
+    if name is None:
+        return task.scenarios[0]
+    if Scenario(name) not in task.scenarios:
+        known = ", ".join(each.value for each in task.scenarios)
+        raise UsageError(f"--scenario {name}: task {task.name} has {known}")
+    return Scenario(name)
+
+
+def _cells(options: dict[str, Any]) -> tuple[Cell, ...]:
+    """Every backend with every precision and number of threads; equal ones are numbered."""
+    from perfguard.records.tasks import Cell, Precision
+    from perfguard.tasks.backend_names import require_backend
+
+    unknown = [name for name in options["precision"] if name not in _PRECISIONS]
+    if unknown:
+        raise UsageError(f"--precision {unknown[0]!r} is unknown; choose from {', '.join(_PRECISIONS)}")
+    seen: Counter[tuple[str, str, int]] = Counter()
+    cells = []
+    for backend in options["backend"]:
+        require_backend(backend)
+        for precision in options["precision"]:
+            for threads in options["threads"]:
+                seen[backend, precision, threads] += 1
+                copy = seen[backend, precision, threads]
+                cells.append(Cell(backend=backend, precision=Precision(precision), threads=threads, copy=copy))
+    return tuple(cells)

@@ -1,0 +1,208 @@
+"""`perfguard task`: measures the cells of a task, all times before all answers, and judges them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perfguard.errors import ExitCode, MeasurementError, StoreError
+from perfguard.host.cooling import Heat, cool_down, heat_now
+from perfguard.host.identity import machine_line
+from perfguard.records.events import RunFinished
+from perfguard.records.facts import fact
+from perfguard.records.run_data import RunData
+from perfguard.records.tasks import (
+    Cell,
+    CellOutcome,
+    CellResult,
+    CellRun,
+    Cooling,
+    Mode,
+    Package,
+    Part,
+    Scenario,
+    Size,
+    TaskConfig,
+    TaskJob,
+    TaskPlan,
+    TaskResult,
+)
+from perfguard.runner.arms import git
+from perfguard.runner.run_folder import read_events
+from perfguard.runner.session import Request, Session, open_session
+from perfguard.runner.tasks import Watch, measure_cell, tasks_cache, tasks_home
+from perfguard.tasks.judging import judge, recommendation
+from perfguard.tasks.packages import describe_system, logs_folder, write_manifest
+from perfguard.tasks.task_files import duration_of
+
+MODE = "task"
+RESULT = "task.json"
+PACKAGE = "package"
+"""Folder with everything that somebody else needs to check a run, and to run it again."""
+_PAUSES_S = {Size.NORMAL: 30.0, Size.QUICK: 5.0, Size.RAPID: 1.0}
+"""Longest pause between two measurements of speed; the whole pause where neither temperature nor frequency is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a run of a task is asked for."""
+
+    task: TaskConfig
+    scenario: Scenario
+    size: Size
+    part: Part
+    cells: tuple[Cell, ...]
+    rounds: int
+    is_open: bool = False
+
+
+def run_task(request: Request, asked: Asked) -> TaskResult:
+    """Measure, judge and record.
+
+    Raises:
+        PerfguardError: Nothing can be measured on this host.
+    """
+    with open_session(request, mode=MODE) as session:
+        start = heat_now()
+        plan = TaskPlan(
+            task=asked.task,
+            scenario=asked.scenario,
+            size=asked.size,
+            part=asked.part,
+            cells=asked.cells,
+            rounds=asked.rounds,
+            duration=duration_of(asked.task, asked.scenario, asked.size),
+            cooling=Cooling(by=start.by, most_s=_PAUSES_S[asked.size]),
+            is_open=asked.is_open,
+        )
+        session.folder.write_json("fingerprint.json", session.fingerprint)
+        session.emit(plan)
+        _measure(session, plan, start)
+        result = task_result(session.data, machine=machine_line(session.fingerprint))
+        code = ExitCode.INTERRUPTED if session.interrupts.asked else ExitCode(result.exit_code)
+        session.emit(RunFinished(outcome=_outcome_of(result.cells), exit_code=code, reasons=()))
+        result = replace(result, exit_code=int(code), notes=tuple(session.notes))
+        session.folder.write_json(RESULT, result)
+        _write_package(session, result)
+        return result
+
+
+def task_result(data: RunData, *, machine: str) -> TaskResult:
+    """What a run's events add up to.
+
+    Raises:
+        StoreError: They are of another kind of run.
+    """
+    if data.task is None or data.start is None:
+        raise StoreError("the run is not one of a task")
+    plan, runs = data.task.plan, data.task.runs
+    cells = judge(plan, runs)
+    best, is_resolved = recommendation(cells, runs, plan)
+    return TaskResult(
+        run_id=data.start.run_id,
+        machine_id=data.start.machine_id or "unknown",
+        machine=machine,
+        plan=plan,
+        cells=cells,
+        recommended=best,
+        is_resolved=is_resolved,
+        notes=tuple(note.fact for note in data.notes),
+        exit_code=data.end.exit_code if data.end is not None else int(_exit_code(cells)),
+    )
+
+
+def recorded_task(folder: Path, *, machine: str) -> TaskResult:
+    """What a recorded run came to, from its events.
+
+    Raises:
+        StoreError: The events cannot be read, or are of another kind of run.
+    """
+    return task_result(RunData.of(read_events(folder / "events.jsonl")), machine=machine)
+
+
+def _measure(session: Session, plan: TaskPlan, start: Heat) -> None:
+    """All times in rounds, in which each cell has one turn in an order drawn anew; then all answers."""
+    draw, broken = random.Random(session.settings.seed), set[str]()  # noqa: S311 - an order, no secret
+    for number in range(plan.rounds):
+        for cell in draw.sample(plan.cells, len(plan.cells)):
+            if session.interrupts.asked:
+                return
+            if cell.id not in broken:
+                run = _one(session, plan, cell, Mode.PERFORMANCE, number)
+                if run.problem is not None:
+                    broken.add(cell.id)
+                cool_down(start, most_s=plan.cooling.most_s, wants_stop=lambda: session.interrupts.asked)
+    for cell in plan.cells:
+        if session.interrupts.asked:
+            return
+        if cell.id not in broken:
+            _one(session, plan, cell, Mode.ACCURACY, 0)
+
+
+def _one(session: Session, plan: TaskPlan, cell: Cell, mode: Mode, number: int) -> CellRun:
+    session.request.progress(fact("step.task", cell=cell.id, mode=mode.value, round=number + 1, rounds=plan.rounds))
+    place = logs_folder(plan, session.fingerprint.machine_id, cell, mode, number)
+    job = TaskJob(
+        task=plan.task,
+        cell=cell,
+        scenario=plan.scenario,
+        mode=mode,
+        duration=plan.duration,
+        part=plan.part,
+        logs=str(session.folder.path / PACKAGE / place),
+        data_folder=str(tasks_home()),
+        cache=str(tasks_cache()),
+        seeds=plan.seeds,
+    )
+    watch = Watch(
+        cpus=session.selection.cpus[: cell.threads],
+        environment=session.request.inherited,
+        wants_stop=lambda: session.interrupts.asked,
+    )
+    run = measure_cell(job, watch, number=number, place=str(place))
+    if run.problem is not None:
+        _set_aside(session.folder.path, place, f"{cell.id}-{mode.value}-{number + 1}")
+    session.emit(run)
+    return run
+
+
+def _set_aside(folder: Path, place: Path, name: str) -> None:
+    """Move what a failed measurement left out of the package: it is no result, and may say why there is none."""
+    (folder / PACKAGE / place).rename(folder / "logs" / name)
+    for parent in (folder / PACKAGE / place).parents:
+        if parent == folder / PACKAGE or any(parent.iterdir()):
+            return
+        parent.rmdir()
+
+
+def _write_package(session: Session, result: TaskResult) -> None:
+    root, state = session.folder.path / PACKAGE, git.tree_state(session.request.loaded.project)
+    package = Package(
+        plan=result.plan,
+        runs=tuple(session.data.task.runs) if session.data.task is not None else (),
+        cells=result.cells,
+        machine_id=result.machine_id,
+        commit=state.commit,
+        is_dirty=state.dirty is not None,
+    )
+    try:
+        describe_system(root, result.plan, result.machine_id, session.fingerprint)
+        write_manifest(root, package)
+    except OSError as error:
+        raise MeasurementError(f"{root} cannot be written: {error.strerror or error}") from error
+
+
+def _exit_code(cells: Sequence[CellResult]) -> ExitCode:
+    outcomes = {cell.outcome for cell in cells}
+    if CellOutcome.INVALID in outcomes:
+        return ExitCode.REGRESSION
+    if outcomes <= {CellOutcome.REFUSED, CellOutcome.FAILED} or CellOutcome.FAILED in outcomes:
+        return ExitCode.INFRASTRUCTURE
+    return ExitCode.INCONCLUSIVE if CellOutcome.UNMEASURED in outcomes else ExitCode.PASS
+
+
+def _outcome_of(cells: Sequence[CellResult]) -> str:
+    ranks = list(CellOutcome)
+    return max((cell.outcome for cell in cells), key=ranks.index).value

@@ -1,0 +1,362 @@
+"""Tasks: a model, its data, a scenario and a quality target; what a run of one is asked for, and what it came to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from perfguard.errors import ConfigError
+from perfguard.records.facts import Fact
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*", re.ASCII)
+
+
+class Scenario(str, Enum):
+    """In which order LoadGen sends queries."""
+
+    SINGLE_STREAM = "single-stream"  # The next query once the last one is answered; latency counts
+    OFFLINE = "offline"  # All samples at once; samples per second count
+    SERVER = "server"  # At random times, so many a second on average; answers within a bound count
+
+
+class Size(str, Enum):
+    """How long LoadGen measures."""
+
+    NORMAL = "normal"
+    QUICK = "quick"
+    RAPID = "rapid"
+
+
+class Part(str, Enum):
+    """How much of the data is used for quality."""
+
+    FULL = "full"
+    LITE = "lite"
+    TINY = "tiny"
+
+
+class Precision(str, Enum):
+    """What a model is computed in."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    INT8 = "int8"
+
+
+class QualityKind(str, Enum):
+    """What quality is measured against."""
+
+    LABELLED = "labelled"  # Labels of the data
+    REAL_WEIGHTS = "agreement with FP32 on real weights"  # What the same model answers in PyTorch and FP32
+    SEEDED_WEIGHTS = "agreement on seeded weights"  # The same with random weights: says nothing of quality
+
+
+class Metric(str, Enum):
+    """How answers are compared with what is right."""
+
+    TOP1 = "top-1"  # Share of examples whose most likely class is right
+    AUC = "auc"  # Area under the ROC curve, of two classes
+    MAP = "map"  # COCO's mean average precision of boxes
+    MIOU = "miou"  # Jaccard index of pixels, pooled over images, mean over classes
+    F1 = "f1"  # SQuAD's F1 of answers
+    PSNR = "psnr"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSource:
+    """Where a model comes from."""
+
+    architecture: str  # A built-in one, or `module:function` that returns an nn.Module
+    weights: str = "seeded"  # `seeded`, `trained` (here, on the training part of the data), or a file of a data folder
+    sha256: str | None = None  # Of the file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSource:
+    """Where examples come from."""
+
+    source: str  # `sklearn:digits`, `generated`, or a name that a loader knows
+    parts: Mapping[Part, int]  # Examples of each part; the first ones of the evaluation split
+    sha256: str | None = None  # Of all evaluation examples and labels; None: not fixed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityTarget:
+    """What counts as good enough: a share of what FP32 reaches."""
+
+    metric: Metric
+    kind: QualityKind
+    reference: float  # What FP32 reaches
+    fraction: float  # Of it
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise ConfigError(f"quality: fraction = {self.fraction:g}: give a share of the reference, above 0 up to 1")
+        if not 0 < self.reference < float("inf"):
+            raise ConfigError(f"quality: reference = {self.reference:g}: give what FP32 reaches, above 0")
+
+    @property
+    def least(self) -> float:
+        """The lowest quality that passes."""
+        return self.reference * self.fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duration:
+    """When LoadGen may end: both minima met, or the maximum reached."""
+
+    min_queries: int  # Offline: samples of its one query
+    min_s: float
+    max_s: float
+
+    def __post_init__(self) -> None:
+        if self.min_queries < 1 or not 0 <= self.min_s <= self.max_s < float("inf"):
+            raise ConfigError(
+                f"min_queries = {self.min_queries}, min_s = {self.min_s:g}, max_s = {self.max_s:g}: give at least one "
+                "query, and a maximum that is not below the minimum"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskConfig:
+    """A task file."""
+
+    name: str
+    doc: str  # One line for `perfguard task list`
+    model: ModelSource
+    data: DataSource
+    quality: QualityTarget
+    scenarios: tuple[Scenario, ...] = (Scenario.SINGLE_STREAM,)
+    performance_samples: int = 1024  # Examples that LoadGen holds in memory and repeats
+    durations: Mapping[Size, Duration] = field(default_factory=dict)  # Of single-stream, where others than MLPerf's
+    server_qps: float | None = None  # Queries a second of the server scenario
+    server_bound_s: float | None = None  # In which 90 % of them must be answered
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(f"name = {self.name!r}: give lower-case letters, digits and '-'")
+        if not self.scenarios:
+            raise ConfigError("scenarios is empty: give single-stream, offline or server")
+        if self.performance_samples < 1:
+            raise ConfigError(f"performance_samples = {self.performance_samples}: give 1 or more")
+        if Scenario.SERVER in self.scenarios and not (self.server_qps and self.server_bound_s):
+            raise ConfigError("the server scenario needs server_qps and server_bound_s, both above 0")
+        if Part.FULL not in self.data.parts:
+            raise ConfigError("data: parts has no 'full'")
+        for part, count in self.data.parts.items():
+            if count < 1:
+                raise ConfigError(f"data: parts: {part.value} = {count}: give 1 or more")
+
+
+class Mode(str, Enum):
+    """What LoadGen measures: all times first, then all answers."""
+
+    PERFORMANCE = "performance"
+    ACCURACY = "accuracy"
+
+
+class Test(str, Enum):
+    """Settings of LoadGen that a test for cheating changes. Source: MLPerf inference, compliance."""
+
+    SAMPLED = "sampled"  # TEST01: some answers are logged while speed is measured
+    UNIQUE = "unique"  # TEST04: each sample once
+    SAME = "same"  # TEST04: one sample over and over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One way to run a task: a framework, a precision and a number of threads."""
+
+    backend: str
+    precision: Precision
+    threads: int
+    copy: int = 1  # Of the same cell in one run, from 1: two of them show how far apart equal cells come out
+
+    @property
+    def id(self) -> str:
+        """`onnxruntime-int8-1`; a second one of these is `onnxruntime-int8-1#2`."""
+        copy = f"#{self.copy}" if self.copy > 1 else ""
+        return f"{self.backend}-{self.precision.value}-{self.threads}{copy}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seeds:
+    """Of LoadGen's three random generators; the defaults are those of the MLPerf Mobile app."""
+
+    qsl: int = 2465351861681999779
+    sample_index: int = 14276810075590677512
+    schedule: int = 3936089224930324775
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskJob:
+    """What the process that measures gets from its parent."""
+
+    task: TaskConfig
+    cell: Cell
+    scenario: Scenario
+    mode: Mode
+    duration: Duration
+    part: Part
+    logs: str  # Folder that LoadGen writes to
+    data_folder: str  # What the user has fetched
+    cache: str  # What is made once
+    seeds: Seeds = Seeds()
+    warmups: int = 8  # Queries before LoadGen starts
+    test: Test | None = None  # What else is tested while speed is measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLoaded:
+    """A model is ready to answer."""
+
+    parameters: int
+    model_sha256: str  # Of architecture and weights
+    data_sha256: str
+    code_sha256: str  # Of perfguard's code that measures, and of the user's that makes the model
+    has_real_weights: bool
+    ran_in: str  # Precision that really runs, as the framework says
+    version: str  # Of the framework
+    snr_db: float | None  # Signal over noise against PyTorch in FP32; None: equal to the last bit
+    stages: Mapping[str, float]  # Seconds of export, compilation, quantization; by name
+    cached: tuple[str, ...]  # Stages whose result was there already
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """What a measurement in performance mode came to."""
+
+    queries: int  # Offline: samples
+    is_valid: bool  # As LoadGen says
+    score_s: float | None  # Seconds: LoadGen's early-stopping estimate of the 90th percentile; None offline, or too few
+    p90_s: float | None  # Seconds; None offline
+    samples_per_s: float | None  # Offline and server
+    own_score_s: float | None  # The same from perfguard's own time stamps
+    own_p90_s: float | None
+    duration_s: float  # Of the measurement
+    wall_per_cpu: float | None  # Wall over CPU time of a query with one thread; None with more
+    waited_share: float  # Part of the time that a thread was ready and had no CPU
+    invalid_because: tuple[str, ...] = ()  # LoadGen's own lines
+    mean_s: float | None = None  # Seconds of a query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """What a measurement in accuracy mode came to."""
+
+    value: float  # Of the task's metric
+    examples: int
+    answers_sha256: str  # Of all answers, by example
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRun:
+    """One measurement of a cell in one mode, by a process of its own."""
+
+    cell: Cell
+    scenario: Scenario
+    mode: Mode
+    round: int  # From 0
+    logs: str  # Folder of its logs, relative to the package
+    began_at: float  # Seconds since 1970
+    ended_at: float
+    loaded: TaskLoaded | None = None  # None where nothing could be loaded
+    speed: Speed | None = None
+    quality: Quality | None = None
+    problem: Fact | None = None  # Why there is neither
+
+
+class CellOutcome(str, Enum):
+    """What a cell's measurements say, the best first."""
+
+    VALID = "valid"  # LoadGen's rules are kept, and the quality reaches its target
+    SPEED_ONLY = "speed only"  # LoadGen's rules are kept; with seeded weights there is no quality
+    INVALID = "invalid"  # The quality misses its target, another precision ran, or a rule is broken
+    REFUSED = "refused"  # The backend cannot run the model so
+    FAILED = "failed"  # It crashed, hung or raised
+    UNMEASURED = "unmeasured"  # The run ended before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval95:
+    """A ratio with its 95 % interval."""
+
+    ratio: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellResult:
+    """What is known of a cell."""
+
+    cell: Cell
+    outcome: CellOutcome
+    reasons: tuple[Fact, ...]  # Why it is not valid; also what the reader should know of a valid one
+    score: float | None = None  # Median over rounds: seconds, or samples per second offline
+    rounds: int = 0  # Measured
+    quality: float | None = None
+    loaded: TaskLoaded | None = None
+    over_reference: Interval95 | None = None  # Time of a query over that of the first cell; None of itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cooling:
+    """How long was waited between two measurements of speed."""
+
+    by: str  # `temperature`, `frequency` or `time`, where neither can be read
+    most_s: float  # Longest pause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlan:
+    """What a run measures: cells of one task in one scenario, all times before all answers."""
+
+    task: TaskConfig
+    scenario: Scenario
+    size: Size
+    part: Part
+    cells: tuple[Cell, ...]  # The first is what the others are compared with
+    rounds: int  # Measurements of speed of each cell
+    duration: Duration
+    cooling: Cooling
+    is_open: bool = False  # Whether the user changed the task's own target
+    seeds: Seeds = Seeds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """A run of a task; `task.json` of its folder."""
+
+    run_id: str
+    machine_id: str
+    machine: str  # One line
+    plan: TaskPlan
+    cells: tuple[CellResult, ...]
+    recommended: str | None  # Id of the fastest cell that is valid
+    is_resolved: bool  # Whether it is faster than every other valid cell beyond doubt
+    notes: tuple[Fact, ...]
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """A run of a task that others can check and run again; `package.json`."""
+
+    plan: TaskPlan
+    runs: tuple[CellRun, ...]
+    cells: tuple[CellResult, ...]  # What is claimed
+    machine_id: str
+    commit: str | None  # Of the project; None outside git
+    is_dirty: bool  # Whether something in the project was changed and not committed
+    files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of all other files, by path
+
+
+@dataclass(slots=True)
+class TaskData:
+    """What is known of a run of a task so far."""
+
+    plan: TaskPlan
+    runs: list[CellRun] = field(default_factory=list)

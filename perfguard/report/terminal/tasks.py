@@ -1,0 +1,140 @@
+"""Tasks as people read them: what there is, and what a run of one came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perfguard.records.facts import Fact, Severity
+from perfguard.records.tasks import CellOutcome, CellResult, CellRun, Mode, Scenario, TaskConfig, TaskResult
+from perfguard.report.messages.catalog import describe
+from perfguard.report.terminal.tables import plain_table, texts
+from perfguard.units import format_count, format_duration, format_seconds, printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_STYLES = {
+    CellOutcome.VALID: "green",
+    CellOutcome.SPEED_ONLY: "yellow",
+    CellOutcome.REFUSED: "dim",
+    CellOutcome.UNMEASURED: "dim",
+}
+
+
+def render_tasks(tasks: Sequence[TaskConfig]) -> list[RenderableType]:
+    """The packaged tasks, a row each."""
+    rows = [
+        (task.name, ", ".join(scenario.value for scenario in task.scenarios), task.quality.kind.value, task.doc)
+        for task in tasks
+    ]
+    return [plain_table("~task", "~scenarios", "~quality", "~what it does", rows=rows)]
+
+
+def render_task(found: TaskResult) -> list[RenderableType]:
+    """What to print of a run, in order."""
+    parts: list[RenderableType] = [*texts(*_head(found), style="dim"), _table(found)]
+    parts += [part for cell in found.cells for part in _reasons(cell)]
+    parts += texts(
+        *(f"! {describe(note)}" for note in found.notes if note.severity is not Severity.INFO), style="yellow"
+    )
+    parts += texts(_conclusion(found), style="bold green" if found.exit_code == 0 else "bold yellow")
+    return parts
+
+
+def run_line(run: CellRun) -> str:
+    """`onnxruntime-fp32-1, round 2: p90 83.48 µs`."""
+    what = f"{run.cell.id}, round {run.round + 1}" if run.mode is Mode.PERFORMANCE else f"{run.cell.id}, quality"
+    return printable(f"{what}: {_found(run)}")
+
+
+def _found(run: CellRun) -> str:
+    if run.problem is not None:
+        return describe(run.problem)
+    if run.quality is not None:
+        return f"{run.quality.value:.4f} on {format_count(run.quality.examples, 'example')}"
+    if run.speed is None:
+        return "no result"
+    if run.speed.p90_s is not None:
+        return f"p90 {format_seconds(run.speed.p90_s)}"
+    return f"{run.speed.samples_per_s or 0:,.0f} samples/s"
+
+
+def render_check(broken: Sequence[Fact], *, rules: int, measurements: int) -> list[RenderableType]:
+    """Each broken rule, a line each, and how many were checked."""
+    lines = (printable(f"✗ {found.subject.place}: {describe(found)}") for found in broken)
+    what = f"{format_count(rules, 'rule')} on {format_count(measurements, 'measurement')}"
+    said = f"{format_count(len(broken), 'broken rule')}, of {what}" if broken else f"{what}: all are kept"
+    return [*texts(*lines, style="red"), *texts(said, style="bold red" if broken else "bold green")]
+
+
+def _head(found: TaskResult) -> list[str]:
+    plan = found.plan
+    task, target = plan.task, plan.task.quality
+    is_open = ", open" if plan.is_open else ""
+    least = f"at least {format_count(plan.duration.min_queries, 'query')} and {format_duration(plan.duration.min_s)}"
+    reach = f"at least {target.least:.4g}, which is {target.fraction:.0%} of FP32's {target.reference:.4g}"
+    pause = format_duration(plan.cooling.most_s)
+    is_timed = plan.cooling.by == "time"
+    pause = f"pauses of {pause}" if is_timed else f"pauses until the {plan.cooling.by} is back, at most {pause}"
+    return [
+        printable(line)
+        for line in (
+            f"machine    {found.machine}",
+            f"task       {task.name}: {task.doc}",
+            f"scenario   {plan.scenario.value}, {plan.size.value}: {least}; {pause}",
+            f"quality    {target.metric.value}, {target.kind.value}: {reach}{is_open}",
+        )
+    ]
+
+
+def _table(found: TaskResult) -> RenderableType:
+    score = {Scenario.SINGLE_STREAM: "p90", Scenario.OFFLINE: "samples/s", Scenario.SERVER: "p90"}[found.plan.scenario]
+    heads = ("~cell", f">{score}", ">time over the first", ">quality", ">made once", "~result")
+    rows = [
+        (
+            cell.cell.id,
+            _score(found, cell),
+            _ratio(cell),
+            "-" if cell.quality is None else f"{cell.quality:.4f}",
+            _stages(cell),
+            cell.outcome.value,
+        )
+        for cell in found.cells
+    ]
+    return plain_table(*heads, rows=rows)
+
+
+def _score(found: TaskResult, cell: CellResult) -> str:
+    if cell.score is None:
+        return "-"
+    return f"{cell.score:,.0f}" if found.plan.scenario is Scenario.OFFLINE else format_seconds(cell.score)
+
+
+def _ratio(cell: CellResult) -> str:
+    if cell.over_reference is None:
+        return "-"
+    return f"{cell.over_reference.ratio:.3f} [{cell.over_reference.lower:.3f}, {cell.over_reference.upper:.3f}]"
+
+
+def _stages(cell: CellResult) -> str:
+    if cell.loaded is None or not cell.loaded.stages:
+        return "-"
+    return ", ".join(f"{name} {format_duration(value)}" for name, value in sorted(cell.loaded.stages.items()))
+
+
+def _reasons(cell: CellResult) -> list[RenderableType]:
+    lines = (printable(f"{cell.outcome.value}  {cell.cell.id}: {describe(reason)}") for reason in cell.reasons)
+    return list(texts(*lines, style=_STYLES.get(cell.outcome, "red")))
+
+
+def _conclusion(found: TaskResult) -> str:
+    valid = sum(cell.outcome is CellOutcome.VALID for cell in found.cells)
+    said = f"{valid} of {format_count(len(found.cells), 'cell')} valid"
+    if found.recommended is None or len(found.cells) == 1:
+        return said
+    if found.is_resolved:
+        return f"{said}; recommended: {found.recommended}"
+    return (
+        f"{said}; the fastest is {found.recommended}, not resolved from the next: measure --size quick or more --rounds"
+    )

@@ -1,0 +1,160 @@
+"""One measurement of a task: its process is started, watched and ended; whatever happens to it becomes a row."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from perfguard.codec import from_builtins, to_json
+from perfguard.errors import StoreError
+from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.tasks import CellRun, Quality, Speed, TaskJob, TaskLoaded
+from perfguard.runner.process.launching import launched
+
+LOADS_S = 900.0  # Longest loading: the first compilation of a large model takes minutes
+SILENT_S = 25.0  # Longest time without an answer, once the model is loaded
+_POLL_S = 0.25
+_COMMAND = [sys.executable, "-W", "default", "-m", "perfguard.tasks.child.main"]
+"""A framework's own warnings are no errors, whatever the user has set."""
+
+
+def tasks_home() -> Path:
+    """Where fetched models and data are: `$PERFGUARD_TASKS`, else below the user's data directory."""
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(os.environ.get("PERFGUARD_TASKS") or f"{data}/perfguard/tasks").expanduser().absolute()
+
+
+def tasks_cache() -> Path:
+    """Where exported, compiled and quantized models are kept."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(f"{cache}/perfguard/tasks").expanduser().absolute()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Where a job runs, and when it counts as hung."""
+
+    cpus: tuple[int, ...]
+    environment: Mapping[str, str]
+    wants_stop: Callable[[], bool] = lambda: False
+    silent_s: float = SILENT_S
+    loads_s: float = LOADS_S
+
+
+def measure_cell(job: TaskJob, watch: Watch, *, number: int, place: str) -> CellRun:
+    """Run a job in a process of its own: the `number`-th round of its cell, whose logs are recorded as `place`."""
+    logs = Path(job.logs)
+    logs.mkdir(parents=True, exist_ok=True)
+    began_at = time.time()
+    found: dict[str, Any] = {}
+    with (
+        (logs / "process.log").open("wb") as errors,
+        subprocess.Popen(
+            launched(_COMMAND, cpus=watch.cpus),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**watch.environment, **_threads(job.cell.threads)},
+            start_new_session=True,
+        ) as process,
+    ):
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are pipes
+        try:
+            process.stdin.write(to_json(job).encode())
+            process.stdin.close()
+            problem = _listen(process, process.stdout, watch, found)
+        finally:
+            process.kill()  # does nothing to one that has ended
+    known = {name: found.get(name) for name in ("loaded", "speed", "quality")}
+    if problem is None and known["speed"] is None and known["quality"] is None:
+        problem = _ended(process.returncode, logs / "process.log")
+    return CellRun(
+        cell=job.cell,
+        scenario=job.scenario,
+        mode=job.mode,
+        round=number,
+        logs=place,
+        began_at=began_at,
+        ended_at=time.time(),
+        problem=problem,
+        **known,
+    )
+
+
+_TYPES: dict[str, type] = {"loaded": TaskLoaded, "speed": Speed, "quality": Quality}
+
+
+def _listen(process: subprocess.Popen[bytes], out: IO[bytes], watch: Watch, found: dict[str, Any]) -> Fact | None:
+    """Take lines until the process ends; gives why it could not measure, as far as it is known."""
+    problem: Fact | None = None
+
+    def limit_s() -> float:
+        return watch.silent_s if found else watch.loads_s
+
+    for line in _lines(out, watch, limit_s):
+        if line is None:
+            process.kill()
+            if watch.wants_stop():
+                return fact("task.interrupted")
+            return fact("task.silent", severity=Severity.GRAVE, limit_s=limit_s(), is_loaded=bool(found))
+        kind, value = line["kind"], line["value"]
+        if kind in _TYPES:
+            found[kind] = from_builtins(value, _TYPES[kind], source=f"the process that measures ({kind})")
+        elif kind == "refused":
+            problem = fact("task.refused", severity=Severity.NOTABLE, reason=str(value))
+        elif kind == "error":
+            problem = fact("task.failed", severity=Severity.GRAVE, error=str(value))
+    process.wait()
+    return problem
+
+
+def _lines(out: IO[bytes], watch: Watch, limit_s: Callable[[], float]) -> Iterator[dict[str, Any] | None]:
+    """Lines of the process; None, and no more, where it is silent for too long or the user wants to end.
+
+    Raises:
+        StoreError: A line is no JSON.
+    """
+    buffer, heard = b"", time.monotonic()
+    while True:
+        if watch.wants_stop() or time.monotonic() - heard > limit_s():
+            yield None
+            return
+        if not select.select([out], [], [], _POLL_S)[0]:
+            continue
+        content = out.read1(65536)  # type: ignore[attr-defined]
+        if not content:
+            return
+        heard = time.monotonic()
+        *lines, buffer = (buffer + content).split(b"\n")
+        for line in lines:
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise StoreError(f"the process that measures wrote {line[:80]!r}, which is no result") from error
+
+
+def _ended(returncode: int, log: Path) -> Fact:
+    """Why a process ended without a word."""
+    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    name = signal.Signals(-returncode).name if returncode < 0 else None
+    return fact(
+        "task.crashed",
+        severity=Severity.GRAVE,
+        signal=name,
+        exit_code=None if name else returncode,
+        last_line=said[-1][:200] if said else None,
+    )
+
+
+def _threads(count: int) -> dict[str, str]:
+    """What makes libraries start that many threads and not one for each CPU."""
+    return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(count))

@@ -1,0 +1,163 @@
+"""A tree of results on disk: perfguard's packages, and submissions to MLPerf Mobile.
+
+Both are `{closed,open}/<organization>/results/<system>/<benchmark>/<Scenario>/…`, with times in `performance/run_1` or
+`log_performance` and answers in `accuracy` or `log_accuracy`. A package has `package.json` in its root as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from perfguard.errors import StoreError, UsageError
+from perfguard.records.tasks import CellRun, Mode, Package, Scenario
+from perfguard.tasks.loadgen_logs import (
+    ACCURACY,
+    DETAIL,
+    SUMMARY,
+    Answer,
+    DetailLog,
+    parse_answers,
+    parse_detail,
+    parse_summary,
+)
+from perfguard.tasks.packages import MANIFEST, SCENARIO_FOLDERS
+
+DIVISIONS = ("closed", "open")
+SCENARIOS = {name: scenario for scenario, name in SCENARIO_FOLDERS.items()}
+_MODES = {
+    "performance": Mode.PERFORMANCE,
+    "log_performance": Mode.PERFORMANCE,
+    "accuracy": Mode.ACCURACY,
+    "log_accuracy": Mode.ACCURACY,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logs:
+    """What LoadGen left of one measurement."""
+
+    place: str  # Folder, relative to the tree
+    system: str
+    benchmark: str
+    scenario: Scenario
+    mode: Mode
+    detail: DetailLog | None  # None where it is missing or unreadable; `problems` says which
+    summary: Mapping[str, str]
+    answers: tuple[Answer, ...]
+    files: frozenset[str]  # Names in the folder
+    problems: tuple[str, ...] = ()  # What could not be read
+    run: CellRun | None = None  # What the package says of it
+
+    def value(self, key: str) -> object:
+        """A value of the detail log; None where it has none."""
+        return None if self.detail is None else self.detail.values.get(key)
+
+    def number(self, key: str) -> float | None:
+        """The same, where it is a number."""
+        return None if self.detail is None else self.detail.number(key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """A tree of results."""
+
+    root: Path
+    package: Package | None  # None of a submission that perfguard did not make
+    logs: tuple[Logs, ...]
+    systems: frozenset[str]  # Systems that are described
+    stray: tuple[str, ...] = field(default=())  # Files that change what LoadGen does
+
+    def of_mode(self, mode: Mode) -> Iterator[Logs]:
+        """Logs of one mode."""
+        return (logs for logs in self.logs if logs.mode is mode)
+
+
+def read_tree(root: Path) -> Tree:
+    """All of a tree; what cannot be read is a problem of its logs.
+
+    Raises:
+        UsageError: There are no results.
+        StoreError: The package's own file is corrupt.
+    """
+    package = _package(root)
+    by_place = {run.logs: run for run in package.runs} if package is not None else {}
+    folders = [
+        folder
+        for division in DIVISIONS
+        for folder in sorted(root.glob(f"{division}/*/results/*/*/*"))
+        if folder.is_dir() and folder.name in SCENARIOS
+    ]
+    logs = [
+        _read(root, folder, scenario, mode, by_place) for scenario in folders for folder, mode in _measured(scenario)
+    ]
+    if not logs:
+        raise UsageError(
+            f"{root} has no results; a tree has them in {{closed,open}}/ORGANIZATION/results/SYSTEM/BENCHMARK/"
+            "{SingleStream,Offline,Server}"
+        )
+    systems = {path.stem for division in DIVISIONS for path in root.glob(f"{division}/*/systems/*.json")}
+    stray = tuple(sorted(str(path.relative_to(root)) for path in root.rglob("audit.config")))
+    return Tree(root=root, package=package, logs=tuple(logs), systems=frozenset(systems), stray=stray)
+
+
+def _package(root: Path) -> Package | None:
+    path = root / MANIFEST
+    try:
+        return msgspec.convert(json.loads(path.read_text(encoding="utf-8")), Package, strict=True)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(f"{path} is not the file of a package ({error}); make the package again") from error
+
+
+def _measured(scenario: Path) -> Iterator[tuple[Path, Mode]]:
+    """Folders with LoadGen's logs below a scenario."""
+    for name, mode in _MODES.items():
+        folder = scenario / name
+        if not folder.is_dir():
+            continue
+        runs = sorted(each for each in folder.iterdir() if each.is_dir())
+        yield from ((run, mode) for run in runs) if runs else [(folder, mode)]
+
+
+def _read(root: Path, folder: Path, scenario: Path, mode: Mode, by_place: Mapping[str, CellRun]) -> Logs:
+    problems: list[str] = []
+    texts = {name: _text(folder / name, problems) for name in (DETAIL, SUMMARY, ACCURACY)}
+    detail: DetailLog | None = None
+    answers: tuple[Answer, ...] = ()
+    try:
+        if (text := texts[DETAIL]) is not None:
+            detail = parse_detail(text, source=DETAIL)
+        if (text := texts[ACCURACY]) is not None and mode is Mode.ACCURACY:
+            answers = parse_answers(text, source=ACCURACY)
+    except StoreError as error:
+        problems.append(str(error))
+    place = str(folder.relative_to(root))
+    return Logs(
+        place=place,
+        system=scenario.parent.parent.name,
+        benchmark=scenario.parent.name,
+        scenario=SCENARIOS[scenario.name],
+        mode=mode,
+        detail=detail,
+        summary=parse_summary(texts[SUMMARY] or ""),
+        answers=answers,
+        files=frozenset(path.name for path in folder.iterdir()),
+        problems=tuple(problems),
+        run=by_place.get(place),
+    )
+
+
+def _text(path: Path, problems: list[str]) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problems.append(f"{path.name} cannot be read: {error.strerror}")
+        return None

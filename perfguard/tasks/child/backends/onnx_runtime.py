@@ -1,0 +1,77 @@
+"""ONNX Runtime on the CPU, from a model that PyTorch exports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from perfguard.records.tasks import Precision
+from perfguard.tasks.child.backends import Loaded, Order, RefusedError, reason_of
+from perfguard.tasks.child.exporting import onnx_model
+from perfguard.tasks.child.models import Arrays
+
+_INPUT = "input"
+
+
+def load(order: Order) -> Loaded:
+    """A session over the exported model; INT8 is static quantization with QDQ nodes."""
+    if order.precision is Precision.BF16:
+        raise RefusedError("ONNX Runtime's CPU provider has no BF16 kernels for most ops")
+    path = onnx_model(order)
+    if order.precision is Precision.INT8:
+        path = order.kept("quantize", "int8.onnx", lambda target: _quantize(order, path, target))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = order.threads
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0" if order.threads == 1 else "1")
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise RefusedError(f"ONNX Runtime refuses the model: {reason_of(error)}") from error
+
+    def run(batch: npt.NDArray[np.float32]) -> Arrays:
+        return tuple(session.run(None, {_INPUT: batch}))
+
+    return Loaded(run=run, ran_in=_ran_in(path), version=onnxruntime.__version__)
+
+
+def _quantize(order: Order, source: Path, target: Path) -> None:
+    from onnxruntime import quantization
+
+    quantization.quantize_static(
+        str(source),
+        str(target),
+        _Reader(order.calibration),
+        quant_format=quantization.QuantFormat.QDQ,
+        activation_type=quantization.QuantType.QUInt8,
+        weight_type=quantization.QuantType.QInt8,
+        per_channel=True,
+    )
+
+
+class _Reader:
+    """Calibration examples one by one, as ONNX Runtime asks for them."""
+
+    def __init__(self, examples: npt.NDArray[np.float32]) -> None:
+        self._rows: Iterator[npt.NDArray[np.float32]] = iter(np.split(examples, len(examples)))
+
+    def get_next(self) -> dict[str, npt.NDArray[np.float32]] | None:
+        """The next one; None at the end."""
+        row = next(self._rows, None)
+        return None if row is None else {_INPUT: row}
+
+
+def _ran_in(path: Path) -> str:
+    """By the nodes of the graph: INT8 where each product has quantized inputs."""
+    import onnx
+
+    graph = onnx.load(str(path), load_external_data=False).graph
+    dequantized = {output for node in graph.node if node.op_type == "DequantizeLinear" for output in node.output}
+    products = [node for node in graph.node if node.op_type in ("Conv", "MatMul", "Gemm")]
+    quantized = [set(node.input[:2]) <= dequantized for node in products]
+    return "int8" if products and all(quantized) else "mixed" if any(quantized) else "fp32"

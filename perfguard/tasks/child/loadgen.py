@@ -1,0 +1,169 @@
+"""Drives LoadGen: the same code answers queries in performance and in accuracy mode, and stamps each answer."""
+
+from __future__ import annotations
+
+import gc
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import mlperf_loadgen as lg
+import numpy as np
+import numpy.typing as npt
+
+from perfguard.records.tasks import Mode, Scenario, TaskJob, Test
+from perfguard.tasks.child.answers import encoded
+from perfguard.tasks.child.models import Arrays
+from perfguard.tasks.scores import PERCENTILE
+
+_SCENARIOS = {
+    Scenario.SINGLE_STREAM: lg.TestScenario.SingleStream,
+    Scenario.OFFLINE: lg.TestScenario.Offline,
+    Scenario.SERVER: lg.TestScenario.Server,
+}
+_NO_AUDIT = "perfguard-has-no-audit.config"
+"""LoadGen takes settings from a file of this name in its working directory; its default name might be there."""
+SAMPLED = 64  # Answers that are logged while speed is measured, about
+_REPORTS_NS = 1_000_000_000  # How often the driver says that it goes on
+
+
+@dataclass(slots=True)
+class Stamps:
+    """When queries came and were answered, nanoseconds of the monotonic clock, in order of their answers."""
+
+    begun: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """What answers."""
+
+    run: Callable[[npt.NDArray[np.float32]], Arrays]
+    inputs: npt.NDArray[np.float32]  # All examples
+    batch: int  # Examples at a time, where several come at once
+    progress: Callable[[int], None]  # Hears about once a second how many were answered
+    failed: Callable[[BaseException], NoReturn]  # Ends the process: LoadGen takes no exception
+
+
+def measure(system: System, job: TaskJob, pace_s: float) -> Stamps:
+    """Let LoadGen send queries until it has enough; its logs are in the job's folder, byte for byte.
+
+    `pace_s` is about how long a query takes.
+    """
+    driver = _DRIVERS[job.scenario](system)
+    sut = lg.ConstructSUT(driver.issue, lambda: None)
+    count = len(system.inputs)
+    qsl = lg.ConstructQSL(count, min(count, job.task.performance_samples), lambda _: None, lambda _: None)
+    log = lg.LogSettings()
+    log.log_output.outdir = str(Path(job.logs).absolute())
+    log.log_output.copy_summary_to_stdout = False
+    log.enable_trace = False
+    gc.collect()
+    gc.disable()
+    try:
+        lg.StartTestWithLogSettings(sut, qsl, _settings(job, pace_s), log, _NO_AUDIT)
+    finally:
+        gc.enable()
+        driver.close()
+        lg.DestroyQSL(qsl)
+        lg.DestroySUT(sut)
+    return driver.stamps
+
+
+def _settings(job: TaskJob, pace_s: float) -> lg.TestSettings:
+    found, task, duration, seeds = lg.TestSettings(), job.task, job.duration, job.seeds
+    found.scenario = _SCENARIOS[job.scenario]
+    found.mode = lg.TestMode.PerformanceOnly if job.mode is Mode.PERFORMANCE else lg.TestMode.AccuracyOnly
+    found.min_duration_ms = round(duration.min_s * 1000)
+    found.max_duration_ms = round(duration.max_s * 1000)
+    found.min_query_count = duration.min_queries
+    found.qsl_rng_seed = seeds.qsl
+    found.sample_index_rng_seed = seeds.sample_index
+    found.schedule_rng_seed = seeds.schedule
+    # LoadGen prepares as many queries as fit into the shortest duration at this pace, and says INVALID if they run out.
+    found.single_stream_expected_latency_ns = max(1, round(pace_s / 2 * 1e9))
+    found.single_stream_target_latency_percentile = PERCENTILE
+    found.offline_expected_qps = 1.0  # so that the one query has `min_query_count` samples
+    if job.test is Test.SAMPLED:
+        found.accuracy_log_sampling_target = SAMPLED
+    found.performance_issue_unique = job.test is Test.UNIQUE
+    found.performance_issue_same = job.test is Test.SAME
+    if job.scenario is Scenario.SERVER:
+        found.server_target_qps = task.server_qps or 0.0
+        found.server_target_latency_ns = round((task.server_bound_s or 0.0) * 1e9)
+        found.server_target_latency_percentile = PERCENTILE
+    return found
+
+
+class _Driver:
+    """Answers each query when it comes, in the thread that brings it."""
+
+    def __init__(self, system: System) -> None:
+        self.stamps = Stamps()
+        self._system, self._answered, self._reported_ns = system, 0, time.perf_counter_ns()
+
+    def issue(self, samples: list[lg.QuerySample]) -> None:
+        """Answer a query of one sample, or one of all samples in batches."""
+        for first in range(0, len(samples), self._system.batch):
+            self.answer(samples[first : first + self._system.batch], time.perf_counter_ns())
+
+    def answer(self, samples: Sequence[lg.QuerySample], begun_ns: int) -> None:
+        """Compute and report."""
+        system = self._system
+        try:
+            first = samples[0].index
+            batch = system.inputs[first : first + 1] if len(samples) == 1 else system.inputs[[s.index for s in samples]]
+            answers = encoded(system.run(batch))
+            # The arrays live until LoadGen has copied them.
+            responses = [
+                lg.QuerySampleResponse(sample.id, answer.__array_interface__["data"][0], answer.nbytes)
+                for sample, answer in zip(samples, answers, strict=True)
+            ]
+        except BaseException as error:  # noqa: BLE001 - an exception that reaches LoadGen ends in a crash
+            system.failed(error)
+        ended_ns = time.perf_counter_ns()
+        lg.QuerySamplesComplete(responses)
+        self.stamps.begun.append(begun_ns)
+        self.stamps.ended.append(ended_ns)
+        self._answered += len(samples)
+        if ended_ns - self._reported_ns > _REPORTS_NS:
+            self._reported_ns = ended_ns
+            system.progress(self._answered)
+
+    def close(self) -> None:
+        """End what was started."""
+
+
+class _Server(_Driver):
+    """Answers queries in the order in which they come, in a thread of its own: LoadGen goes on sending meanwhile."""
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        self._waiting: queue.SimpleQueue[tuple[list[lg.QuerySample], int] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def issue(self, samples: list[lg.QuerySample]) -> None:
+        """Put a query in line."""
+        self._waiting.put((samples, time.perf_counter_ns()))
+
+    def close(self) -> None:
+        """End the thread."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while (query := self._waiting.get()) is not None:
+            self.answer(*query)
+
+
+_DRIVERS: dict[Scenario, type[_Driver]] = {
+    Scenario.SINGLE_STREAM: _Driver,
+    Scenario.OFFLINE: _Driver,
+    Scenario.SERVER: _Server,
+}

@@ -1,0 +1,234 @@
+"""The process that measures a task in one mode: a job on stdin, what came of it on stdout, one JSON line each.
+
+Lines are `{"kind": …, "value": …}`: `loaded`, `progress`, `speed` or `quality`, and `refused` or `error` with a reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from perfguard.codec import to_builtins
+from perfguard.errors import ConfigError, PerfguardError
+from perfguard.records.tasks import Mode, Precision, Quality, QualityKind, Scenario, Speed, TaskJob, TaskLoaded
+from perfguard.tasks.loadgen_logs import (
+    ACCURACY,
+    DETAIL,
+    FIRST_ANSWERS,
+    OWN_STAMPS,
+    answers_sha256,
+    parse_answers,
+    parse_detail,
+)
+from perfguard.tasks.scores import early_stopping, percentile, snr_db
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perfguard.tasks.child.backends import Loaded
+    from perfguard.tasks.child.examples import Examples
+    from perfguard.tasks.child.loadgen import Stamps
+    from perfguard.tasks.child.models import Arrays, Model
+
+_COMPARED = 32  # Examples whose outputs are compared with PyTorch's
+_BATCH = 16  # Examples at a time in the offline scenario
+_FAILED = 70  # Exit code: the reason was written
+
+
+def main() -> None:
+    """Measure."""
+    # Whatever a framework prints goes to stderr; stdout carries the results.
+    with os.fdopen(os.dup(1), "w", buffering=1) as out:
+        os.dup2(2, 1)
+        _work(msgspec.json.decode(sys.stdin.buffer.read(), type=TaskJob), out)
+
+
+def _work(job: TaskJob, out: TextIO) -> None:
+    def tell(kind: str, value: Any) -> None:
+        out.write(json.dumps({"kind": kind, "value": to_builtins(value)}) + "\n")
+
+    def fail(error: BaseException) -> NoReturn:
+        tell("error", reason_of(error))
+        sys.stderr.flush()
+        os._exit(_FAILED)  # LoadGen's threads take no exception, and would wait for ever
+
+    try:
+        from perfguard.tasks.child.backends import RefusedError, reason_of
+    except ImportError as error:
+        tell("refused", f"tasks need torch ({error}); install perfguard[tasks]")
+        return
+    try:
+        _measure(job, tell, fail)
+    except RefusedError as error:
+        tell("refused", str(error))
+    except (PerfguardError, ImportError) as error:
+        tell("error", str(error))
+    except Exception as error:  # noqa: BLE001 - a model or framework may raise anything, and it becomes a row
+        fail(error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    model: Model
+    examples: Examples
+    plain: Loaded  # PyTorch in FP32
+    reference: Arrays  # What it answers to the first examples
+    loaded: Loaded
+
+
+def _measure(job: TaskJob, tell: Any, fail: Any) -> None:
+    from perfguard.tasks.child.loadgen import System, measure
+
+    ready = _load(job, tell)
+    run, inputs = ready.loaded.run, ready.examples.evaluation.inputs
+    batch = _BATCH if job.scenario is Scenario.OFFLINE else 1
+    pace_s = _warmed_up(ready, job.warmups, batch)
+    before = _Used.now()
+    began = time.perf_counter()
+    system = System(run=run, inputs=inputs, batch=batch, progress=lambda count: tell("progress", count), failed=fail)
+    stamps = measure(system, job, pace_s)
+    duration_s = time.perf_counter() - began
+    if job.mode is Mode.PERFORMANCE:
+        tell("speed", _speed(job, stamps, duration_s, before))
+    else:
+        tell("quality", _quality(job, ready))
+
+
+def _load(job: TaskJob, tell: Any) -> _Ready:
+    from perfguard.tasks.child.answers import encoded
+    from perfguard.tasks.child.backends import Order, Stages, backend_named, eager
+    from perfguard.tasks.child.code import code_sha256
+    from perfguard.tasks.child.examples import load_examples
+    from perfguard.tasks.child.models import load_model
+
+    cache = Path(job.cache)
+    examples = load_examples(job.task.data, job.part)
+    model = load_model(job.task.model, examples, data_folder=Path(job.data_folder), cache=cache)
+    first = examples.evaluation.inputs[:_COMPARED]
+    order = Order(
+        model=model,
+        precision=job.cell.precision,
+        threads=job.cell.threads,
+        example=first[:1],
+        calibration=examples.calibration.inputs,
+        cache=cache,
+        stages=Stages(),
+    )
+    plain = eager.load(replace(order, precision=Precision.FP32))
+    reference = plain.run(first)
+    loaded = backend_named(job.cell.backend)(order)
+    answers = _each(loaded.run, first)
+    np.save(Path(job.logs) / FIRST_ANSWERS, np.stack(encoded(answers)))
+    tell(
+        "loaded",
+        TaskLoaded(
+            parameters=model.parameters,
+            model_sha256=model.digest,
+            data_sha256=examples.sha256,
+            code_sha256=code_sha256(job.task.model.architecture),
+            has_real_weights=model.has_real_weights,
+            ran_in=loaded.ran_in,
+            version=loaded.version,
+            snr_db=snr_db(answers, reference),
+            stages=order.stages.seconds,
+            cached=tuple(order.stages.cached),
+        ),
+    )
+    return _Ready(model=model, examples=examples, plain=plain, reference=reference, loaded=loaded)
+
+
+def _warmed_up(ready: _Ready, warmups: int, batch: int) -> float:
+    """Seconds of the fastest of some queries."""
+    inputs, fastest_s = ready.examples.evaluation.inputs, float("inf")
+    for number in range(max(1, warmups)):
+        chosen = inputs[[(number * batch + offset) % len(inputs) for offset in range(batch)]]
+        began = time.perf_counter()
+        ready.loaded.run(chosen)
+        fastest_s = min(fastest_s, time.perf_counter() - began)
+    return fastest_s
+
+
+def _each(run: Callable[[npt.NDArray[np.float32]], Arrays], inputs: npt.NDArray[np.float32]) -> Arrays:
+    """Outputs for examples that come one by one, as LoadGen sends them."""
+    answered = [run(inputs[index : index + 1]) for index in range(len(inputs))]
+    return tuple(np.concatenate(parts) for parts in zip(*answered, strict=True))
+
+
+def _speed(job: TaskJob, stamps: Stamps, duration_s: float, before: _Used) -> Speed:
+    detail = parse_detail((Path(job.logs) / DETAIL).read_text(encoding="utf-8"), source=DETAIL)
+    used = _Used.now()
+    latencies_ns = [end - begin for begin, end in zip(stamps.begun, stamps.ended, strict=True)]
+    np.savez_compressed(Path(job.logs) / OWN_STAMPS, begun_ns=np.array(stamps.begun), ended_ns=np.array(stamps.ended))
+    is_offline = job.scenario is Scenario.OFFLINE
+    own_score, own_p90 = (None, None) if is_offline else (early_stopping(latencies_ns), percentile(latencies_ns))
+    cpu_s = used.cpu_s - before.cpu_s
+    single = job.cell.threads == 1 and job.scenario is not Scenario.SERVER and cpu_s > 0
+    return Speed(
+        queries=job.duration.min_queries if is_offline else len(latencies_ns),
+        is_valid=detail.values.get("result_validity") == "VALID",
+        score_s=_seconds(detail.number("early_stopping_latency_ss")),
+        p90_s=None if is_offline else _seconds(detail.number("result_90.00_percentile_latency_ns")),
+        samples_per_s=detail.number("result_samples_per_second") or detail.number("result_completed_samples_per_sec"),
+        own_score_s=_seconds(own_score),
+        own_p90_s=_seconds(own_p90),
+        duration_s=duration_s,
+        wall_per_cpu=duration_s / cpu_s if single else None,
+        waited_share=(used.waited_s - before.waited_s) / duration_s,
+        invalid_because=tuple(detail.errors),
+        mean_s=_seconds(detail.number("result_mean_latency_ns")),
+    )
+
+
+def _quality(job: TaskJob, ready: _Ready) -> Quality:
+    from perfguard.tasks.child.answers import decoded
+    from perfguard.tasks.child.quality import quality_of
+
+    answers = parse_answers((Path(job.logs) / ACCURACY).read_text(encoding="utf-8"), source=ACCURACY)
+    indices, outputs = decoded(answers, ready.reference)
+    target, labels = job.task.quality, ready.examples.evaluation.labels
+    if target.kind is QualityKind.LABELLED:
+        if labels is None:
+            raise ConfigError(f"quality: kind is {target.kind.value!r}, and {job.task.data.source} has no labels")
+        truth: npt.NDArray[np.int64] | Arrays = labels[indices]
+    else:
+        truth = tuple(each[indices] for each in _each(ready.plain.run, ready.examples.evaluation.inputs))
+    return Quality(
+        value=quality_of(target.metric, outputs, truth), examples=len(indices), answers_sha256=answers_sha256(answers)
+    )
+
+
+def _seconds(value_ns: float | None) -> float | None:
+    return None if value_ns is None else value_ns / 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Used:
+    """What all threads of this process have used so far, seconds."""
+
+    cpu_s: float
+    waited_s: float  # Ready, without a CPU
+
+    @classmethod
+    def now(cls) -> _Used:
+        """By the kernel; waiting is 0 where it does not say."""
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        waited_ns = 0
+        for path in Path("/proc/self/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                waited_ns += int(path.read_text(encoding="ascii").split()[1])
+        return cls(cpu_s=used.ru_utime + used.ru_stime, waited_s=waited_ns / 1e9)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Reads what LoadGen writes: its detail log, its summary and its accuracy log. Text in, values out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perfguard.errors import StoreError
+
+DETAIL = "mlperf_log_detail.txt"
+SUMMARY = "mlperf_log_summary.txt"
+ACCURACY = "mlperf_log_accuracy.json"
+OWN_STAMPS = "perfguard_stamps.npz"  # When queries came and were answered, by perfguard's clock
+FIRST_ANSWERS = "perfguard_first_answers.npy"  # To the first examples, `(examples, numbers)`
+
+_MARK = ":::MLLOG "
+_FILE = re.compile(r'"file": "[^"]*"')
+"""LoadGen's own source file; on Windows with backslashes that are no JSON."""
+_LINE = re.compile(r"^\s*\*?\s*([^:]+?)\s*:\s*(.*?)\s*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetailLog:
+    """`mlperf_log_detail.txt`."""
+
+    values: Mapping[str, Any]  # By key; the last one where a key repeats
+    errors: tuple[str, ...]  # Lines that LoadGen marked as errors
+    warnings: tuple[str, ...]
+
+    def number(self, key: str) -> float | None:
+        """The value of a key, where it is a number."""
+        value = self.values.get(key)
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One line of the accuracy log."""
+
+    sample: int  # Index of the example
+    data: bytes  # What the system answered
+
+
+def parse_detail(text: str, *, source: str) -> DetailLog:
+    """Lines of `:::MLLOG {json}`.
+
+    Raises:
+        StoreError: There is none, or one is no JSON object with a key.
+    """
+    values: dict[str, Any] = {}
+    errors, warnings = [], []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.startswith(_MARK):
+            continue
+        try:
+            entry = json.loads(_FILE.sub('"file": ""', line.removeprefix(_MARK)))
+            key, value, about = entry["key"], entry["value"], entry.get("metadata", {})
+            is_error, is_warning = bool(about.get("is_error")), bool(about.get("is_warning"))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise StoreError(f"{source}, line {number}: not a line of LoadGen's detail log ({error})") from error
+        values[str(key)] = value
+        if is_error:
+            errors.append(f"{key}: {value}")
+        if is_warning:
+            warnings.append(f"{key}: {value}")
+    if not values:
+        raise StoreError(f"{source} has no line that starts with {_MARK.strip()}")
+    return DetailLog(values=values, errors=tuple(errors), warnings=tuple(warnings))
+
+
+def parse_summary(text: str) -> dict[str, str]:
+    """`name : value` lines of the summary, in lower case and without spaces before the colon."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if (match := _LINE.match(line)) is not None:
+            found.setdefault(match[1].strip().lower(), match[2])
+    return found
+
+
+def parse_answers(text: str, *, source: str) -> tuple[Answer, ...]:
+    """`mlperf_log_accuracy.json`.
+
+    Raises:
+        StoreError: It is something else.
+    """
+    try:
+        entries = json.loads(text)
+        if not isinstance(entries, list):
+            raise TypeError("no list")
+        return tuple(Answer(sample=_index(entry["qsl_idx"]), data=bytes.fromhex(entry["data"])) for entry in entries)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise StoreError(f"{source} is not LoadGen's accuracy log ({error})") from error
+
+
+def _index(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"qsl_idx {value!r}")
+    return value
+
+
+def answers_sha256(answers: Sequence[Answer]) -> str:
+    """Hash of all answers, in the order of the examples."""
+    found = hashlib.sha256()
+    for answer in sorted(answers, key=lambda each: each.sample):
+        found.update(answer.sample.to_bytes(8, "little") + answer.data)
+    return found.hexdigest()
+
+
+def duplicates(answers: Sequence[Answer]) -> tuple[int, ...]:
+    """Examples that were answered more than once."""
+    counts = Counter(answer.sample for answer in answers)
+    return tuple(sorted(sample for sample, count in counts.items() if count > 1))

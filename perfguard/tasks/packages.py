@@ -1,0 +1,46 @@
+"""Writes a run of a task as a package: one folder in the layout of MLPerf Mobile's submissions, with checksums."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from perfguard.codec import to_json
+from perfguard.records.machine.fingerprint import Fingerprint
+from perfguard.records.tasks import Cell, Mode, Package, Scenario, TaskPlan
+
+MANIFEST = "package.json"
+ORGANIZATION = "perfguard"
+SCENARIO_FOLDERS = {Scenario.SINGLE_STREAM: "SingleStream", Scenario.OFFLINE: "Offline", Scenario.SERVER: "Server"}
+
+
+def logs_folder(plan: TaskPlan, system: str, cell: Cell, mode: Mode, number: int) -> Path:
+    """Where LoadGen's logs of one measurement are, relative to the package."""
+    division = "open" if plan.is_open else "closed"
+    name = Path("performance", f"run_{number + 1}") if mode is Mode.PERFORMANCE else Path("accuracy")
+    benchmark = f"{plan.task.name}-{cell.id.replace('#', '-')}"
+    return Path(division, ORGANIZATION, "results", system, benchmark, SCENARIO_FOLDERS[plan.scenario], name)
+
+
+def describe_system(root: Path, plan: TaskPlan, system: str, fingerprint: Fingerprint) -> None:
+    """Write what was measured on, and the task itself."""
+    own = root / ("open" if plan.is_open else "closed") / ORGANIZATION
+    for folder, name, value in (("systems", system, fingerprint), ("code", plan.task.name, plan.task)):
+        (own / folder).mkdir(parents=True, exist_ok=True)
+        (own / folder / f"{name}.json").write_text(to_json(value, indent=1) + "\n", encoding="utf-8")
+
+
+def write_manifest(root: Path, package: Package) -> None:
+    """Write `package.json`, with the checksum of every file that is there."""
+    text = to_json(replace(package, files=checksums(root)), indent=1)
+    (root / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def checksums(root: Path) -> dict[str, str]:
+    """SHA-256 of every file of a package but `package.json`, by path."""
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.name != MANIFEST
+    }

@@ -1,0 +1,107 @@
+"""From a task file, packaged or the user's, to a task."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perfguard.config import require_known
+from perfguard.errors import ConfigError, UsageError
+from perfguard.records.tasks import DataSource, Duration, ModelSource, QualityTarget, Scenario, Size, TaskConfig
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover - Python 3.10 only
+    import tomli as tomllib
+
+_STREAM = {
+    Size.NORMAL: Duration(min_queries=1024, min_s=60.0, max_s=600.0),
+    Size.QUICK: Duration(min_queries=128, min_s=10.0, max_s=60.0),
+    Size.RAPID: Duration(min_queries=64, min_s=6.0, max_s=60.0),
+}
+_OFFLINE = {
+    Size.NORMAL: Duration(min_queries=24_576, min_s=0.0, max_s=600.0),
+    Size.QUICK: Duration(min_queries=2_457, min_s=0.0, max_s=60.0),
+    Size.RAPID: Duration(min_queries=64, min_s=0.0, max_s=60.0),
+}
+"""MLPerf Mobile's, by run size. Source: the app's run configurations (mlcommons/mobile_app_open)."""
+
+
+def builtin_names() -> tuple[str, ...]:
+    """Names of the packaged tasks."""
+    folder = resources.files("perfguard.tasks").joinpath("builtin")
+    return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))
+
+
+def load_task(name: str) -> TaskConfig:
+    """A packaged task by name, or one in a file, whose name has a `.` or a `/`.
+
+    Raises:
+        UsageError: There is none of this name.
+        ConfigError: The file cannot be read, or holds something else.
+    """
+    if "." in name or "/" in name:
+        return _load_file(Path(name))
+    names = builtin_names()
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"task {name!r} is unknown; {hint}choose from {', '.join(names)}, or give a task file")
+    text = resources.files("perfguard.tasks").joinpath("builtin").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    return parse_task(text, f"task {name}")
+
+
+def parse_task(text: str, where: str) -> TaskConfig:
+    """A task in TOML.
+
+    Raises:
+        ConfigError: It is not TOML, or a key or value makes no sense.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where} is not TOML: {error}") from error
+    require_known(table, TaskConfig, where)
+    for key, kind in (("model", ModelSource), ("data", DataSource), ("quality", QualityTarget)):
+        if isinstance(table.get(key), dict):
+            require_known(table[key], kind, f"{where}: {key}")
+    for size, duration in _durations(table):
+        require_known(duration, Duration, f"{where}: durations.{size}")
+    try:
+        return msgspec.convert(table, TaskConfig, strict=True)
+    except (msgspec.ValidationError, ConfigError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def duration_of(task: TaskConfig, scenario: Scenario, size: Size) -> Duration:
+    """How long a scenario is measured."""
+    if scenario is Scenario.OFFLINE:
+        return _OFFLINE[size]
+    return task.durations.get(size, _STREAM[size])
+
+
+def with_target(task: TaskConfig, fraction: float | None) -> TaskConfig:
+    """The task with another fraction of FP32's quality as its target; None changes nothing."""
+    if fraction is None:
+        return task
+    return replace(task, quality=replace(task.quality, fraction=fraction))
+
+
+def _load_file(path: Path) -> TaskConfig:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    return parse_task(text, str(path))
+
+
+def _durations(table: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    found = table.get("durations")
+    return [pair for pair in found.items() if isinstance(pair[1], dict)] if isinstance(found, dict) else []

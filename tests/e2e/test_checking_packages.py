@@ -1,0 +1,213 @@
+"""`perfguard task check`: a package that perfguard made passes; each forged one is named by the rule that it breaks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from perfguard.tasks.checking.rules import broken_rules
+from perfguard.tasks.checking.tree import read_tree
+from perfguard.tasks.packages import MANIFEST, checksums
+from tests.e2e.test_running_tasks import FAST, package_of, result
+
+pytest.importorskip("torch")
+pytest.importorskip("mlperf_loadgen")
+pytestmark = pytest.mark.torch
+
+DETAIL, SUMMARY, ACCURACY = "mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log_accuracy.json"
+
+
+@pytest.fixture(scope="module")
+def genuine(made_project, tmp_path_factory):
+    """The package of a run with two rounds of two cells."""
+    project = made_project(tmp_path_factory.mktemp("tasks"))
+    project.write("fast.toml", FAST)
+    project.commit("a task")
+    found = result(project, "compare", "./fast.toml", "-b", "eager,eager", "--rounds", "3", "--part", "tiny")
+    return package_of(project, found)
+
+
+class Forgery:
+    """A copy of a package that is changed as a forger would, checksums included."""
+
+    def __init__(self, genuine, folder):
+        self.root = folder / "package"
+        shutil.copytree(genuine, self.root)
+        self.performance = sorted(self.root.glob("closed/*/results/*/*/SingleStream/performance/run_*"))
+        self.accuracy = sorted(self.root.glob("closed/*/results/*/*/SingleStream/accuracy"))
+
+    def broken(self):
+        """Codes of the rules that it breaks, once its checksums are right again."""
+        self.edit(lambda manifest: manifest.update(files=checksums(self.root)))
+        return {found.code for found in broken_rules(read_tree(self.root))}
+
+    def edit(self, change):
+        """Change `package.json`."""
+        path = self.root / MANIFEST
+        manifest = json.loads(path.read_text())
+        change(manifest)
+        path.write_text(json.dumps(manifest))
+
+    def edit_run(self, change, mode="performance"):
+        """Change what the manifest says of the first measurement of a mode."""
+        self.edit(lambda manifest: change(next(run for run in manifest["runs"] if run["mode"] == mode)))
+
+    def set_logged(self, key, value, folder=None):
+        """Change a value of a detail log."""
+        path = (folder or self.performance[0]) / DETAIL
+        lines = []
+        for line in path.read_text().splitlines():
+            entry = json.loads(line.removeprefix(":::MLLOG "))
+            if entry["key"] == key:
+                entry["value"] = value
+            lines.append(":::MLLOG " + json.dumps(entry))
+        path.write_text("\n".join(lines) + "\n")
+
+    def replace(self, name, old, new, folder=None):
+        """Change the text of a log."""
+        path = (folder or self.performance[0]) / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    def drop_answer(self):
+        """Delete one example's answer."""
+        path = self.accuracy[0] / ACCURACY
+        path.write_text(json.dumps(json.loads(path.read_text())[1:]))
+
+    def change_answer(self):
+        """Change one example's answer."""
+        path = self.accuracy[0] / ACCURACY
+        answers = json.loads(path.read_text())
+        answers[0]["data"] = "00" * (len(answers[0]["data"]) // 2)
+        path.write_text(json.dumps(answers))
+
+    def drop_stamps(self, count=5):
+        """Delete queries from perfguard's own time stamps."""
+        path = self.performance[0] / "perfguard_stamps.npz"
+        with np.load(path) as stamps:
+            kept = {name: stamps[name][:-count] for name in stamps.files}
+        np.savez_compressed(path, **kept)
+
+    def scale_stamps(self):
+        """Make all queries twice as fast in perfguard's own time stamps."""
+        path = self.performance[0] / "perfguard_stamps.npz"
+        with np.load(path) as stamps:
+            begun, ended = stamps["begun_ns"], stamps["ended_ns"]
+        np.savez_compressed(path, begun_ns=begun, ended_ns=begun + (ended - begun) // 2)
+
+    def other_first_answers(self):
+        """Let a measurement of speed have answered something else."""
+        path = self.performance[0] / "perfguard_first_answers.npy"
+        np.save(path, np.load(path)[::-1])
+
+
+def test_a_genuine_package_keeps_all_rules(genuine):
+    assert broken_rules(read_tree(genuine)) == ()
+
+
+def changed(**values):
+    return lambda run: run.update(values)
+
+
+def of_loaded(**values):
+    return lambda run: run["loaded"].update(values)
+
+
+FORGERIES = {
+    "check.seeds": lambda it: it.set_logged("effective_qsl_rng_seed", 7),
+    "check.stamp_count": lambda it: it.drop_stamps(),
+    "check.stamps": lambda it: it.scale_stamps(),
+    "check.answers": lambda it: it.drop_answer(),
+    "check.answers_changed": lambda it: it.change_answer(),
+    "check.answers_differ": lambda it: it.other_first_answers(),
+    "check.summary": lambda it: it.replace(SUMMARY, "Mean latency (ns)", "Mean latency (ns) : 1\nBefore"),
+    "check.claim": lambda it: it.edit_run(lambda run: run["speed"].update(p90_s=run["speed"]["p90_s"] / 2)),
+    "check.model": lambda it: it.edit_run(of_loaded(model_sha256="0" * 64)),
+    "check.data": lambda it: it.edit_run(of_loaded(data_sha256="0" * 64)),
+    "check.code": lambda it: it.edit_run(of_loaded(code_sha256="0" * 64)),
+    "check.precision": lambda it: it.edit_run(of_loaded(ran_in="bf16")),
+    "check.not_fp32": lambda it: it.edit_run(of_loaded(snr_db=39.0)),
+    "check.audit_config": lambda it: (it.performance[0] / "audit.config").write_text("*.*.min_query_count = 1"),
+    "check.setting": lambda it: it.set_logged("effective_performance_issue_same", value=True),
+    "check.too_few_queries": lambda it: it.set_logged("effective_min_query_count", 10),
+    "check.too_short": lambda it: it.set_logged("effective_min_duration_ms", 1),
+    "check.invalid": lambda it: it.set_logged("result_validity", "INVALID"),
+    "check.early_stopping": lambda it: it.set_logged("early_stopping_met", value=False),
+    "check.wrong_mode": lambda it: it.set_logged("effective_test_mode", "AccuracyOnly"),
+    "check.loadgen_error": lambda it: it.replace(DETAIL, '"is_error": false', '"is_error": true'),
+    "check.unreadable": lambda it: it.replace(DETAIL, ':::MLLOG {"key"', ":::MLLOG {key"),
+    "check.dirty": lambda it: it.edit(lambda manifest: manifest.update(is_dirty=True)),
+    "check.order": lambda it: it.edit_run(changed(began_at=1.0), mode="accuracy"),
+    "check.pause": lambda it: it.edit(lambda manifest: manifest["plan"]["cooling"].update(by="time", most_s=1e9)),
+    "check.quality": lambda it: it.edit_run(lambda run: run["quality"].update(value=0.5), mode="accuracy"),
+    "check.file_missing": lambda it: (it.performance[0] / SUMMARY).unlink(),
+    "check.mode_missing": lambda it: shutil.rmtree(it.accuracy[0]),
+    "check.run_missing": lambda it: shutil.rmtree(it.performance[0]),
+    "check.run_unknown": lambda it: shutil.copytree(it.performance[0], it.performance[0].with_name("run_9")),
+    "check.system_missing": lambda it: next(it.root.glob("closed/*/systems/*.json")).unlink(),
+}
+"""By the rule that is broken; a forger makes the checksums right afterwards."""
+
+
+@pytest.mark.parametrize("code", FORGERIES)
+def test_each_forged_package_is_caught_by_its_rule(genuine, tmp_path, code):
+    forgery = Forgery(genuine, tmp_path)
+    FORGERIES[code](forgery)
+    assert code in forgery.broken()
+
+
+def test_a_file_that_was_changed_is_caught_by_its_checksum(genuine, tmp_path):
+    forgery = Forgery(genuine, tmp_path)
+    forgery.replace(SUMMARY, "SUT name", "SUT  name")
+    assert {found.code for found in broken_rules(read_tree(forgery.root))} == {"check.file_changed"}
+
+
+def log(**values):
+    """A detail log as LoadGen of 2021 wrote it."""
+    about = {"is_error": False, "is_warning": False, "file": "C:\\\\loadgen\\\\a.cc", "line_no": 1, "pid": 1, "tid": 1}
+    entries = ({"key": key.replace("__", "."), "value": value, "metadata": about} for key, value in values.items())
+    return "".join(f":::MLLOG {json.dumps(entry)}\n" for entry in entries)
+
+
+SEEDS = {
+    "effective_qsl_rng_seed": 1624344308455410291,
+    "effective_sample_index_rng_seed": 517984244576520566,
+    "effective_schedule_rng_seed": 10051496985653635065,
+}
+
+
+@pytest.mark.parametrize(
+    ("performance", "accuracy"), [("log_performance", "log_accuracy"), ("performance/run_1", "accuracy")]
+)
+def test_a_submission_of_version_1_1_keeps_the_rules_and_one_with_other_seeds_does_not(tmp_path, performance, accuracy):
+    own = tmp_path / "closed" / "somebody"
+    scenario = own / "results" / "phone" / "mobilenetEdgeTPU" / "SingleStream"
+    for folder in (scenario / performance, scenario / accuracy, own / "systems"):
+        folder.mkdir(parents=True)
+    (own / "systems" / "phone.json").write_text('{"System": "Phone"}')
+    times = {
+        **SEEDS,
+        "effective_test_mode": "PerformanceOnly",
+        "effective_scenario": "SingleStream",
+        "effective_min_query_count": 1024,
+        "effective_min_duration_ms": 60000,
+        "effective_performance_issue_same": False,
+        "result_validity": "VALID",
+        "result_query_count": 31000,
+        "result_90__00_percentile_latency_ns": 1796000,
+    }
+    (scenario / performance / DETAIL).write_text(log(**times))
+    (scenario / performance / SUMMARY).write_text("Result is : VALID\n90.00 percentile latency (ns)   : 1796000\n")
+    answers = [{"seq_id": number, "qsl_idx": number, "data": "00"} for number in range(4)]
+    (scenario / accuracy / DETAIL).write_text(
+        log(effective_test_mode="AccuracyOnly", effective_scenario="SingleStream", qsl_reported_total_count=4)
+    )
+    (scenario / accuracy / ACCURACY).write_text(json.dumps(answers))
+    assert broken_rules(read_tree(tmp_path)) == ()
+
+    (scenario / performance / DETAIL).write_text(log(**{**times, "effective_schedule_rng_seed": 1}))
+    assert [found.code for found in broken_rules(read_tree(tmp_path))] == ["check.seeds"]

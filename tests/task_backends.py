@@ -1,0 +1,71 @@
+"""A distribution with backends that misbehave, for tests: written into a folder that is then on PYTHONPATH."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_MODULE = '''
+import os
+import signal
+import time
+
+import numpy as np
+
+from perfguard.tasks.child.backends import Loaded, RefusedError, eager
+
+AFTER = 70  # Answers before it misbehaves: the first examples and the warm-up are answered
+
+
+def misbehaving(what, after=AFTER):
+    def load(order):
+        found, count = eager.load(order), [0]
+
+        def run(batch):
+            count[0] += 1
+            if count[0] > after:
+                what()
+            return found.run(batch)
+
+        return Loaded(run=run, ran_in=found.ran_in, version="1")
+
+    return load
+
+
+def fail():
+    raise ValueError("no more of this")
+
+
+raising = misbehaving(fail)
+killed = misbehaving(lambda: os.kill(os.getpid(), signal.SIGSEGV))
+leaving = misbehaving(lambda: os._exit(7))
+hanging = misbehaving(lambda: time.sleep(1000))
+
+
+def refusing(order):
+    raise RefusedError("not on this CPU")
+
+
+def lying(order):
+    """Says FP32 and computes in BF16."""
+    from dataclasses import replace
+    from perfguard.records.tasks import Precision
+
+    return replace(eager.load(replace(order, precision=Precision.BF16)), ran_in="fp32")
+
+
+def noisy(order):
+    """Answers something else."""
+    found = eager.load(order)
+    return Loaded(run=lambda batch: tuple(-each for each in found.run(batch)), ran_in="fp32", version="1")
+'''
+_NAMES = ("raising", "killed", "leaving", "hanging", "refusing", "lying", "noisy")
+
+
+def write_backends(folder: Path) -> None:
+    """Make a module and its entry points."""
+    (folder / "misbehaving_backends.py").write_text(_MODULE, encoding="utf-8")
+    about = folder / "misbehaving-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: misbehaving\nVersion: 1.0\n", encoding="utf-8")
+    entries = "\n".join(f"{name} = misbehaving_backends:{name}" for name in _NAMES)
+    (about / "entry_points.txt").write_text(f"[perfguard.task_backends]\n{entries}\n", encoding="utf-8")

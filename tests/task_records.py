@@ -1,0 +1,88 @@
+"""Records of runs of tasks, for tests that judge, show and write them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfguard.records.tasks import (
+    Cell,
+    CellRun,
+    Cooling,
+    Duration,
+    Mode,
+    Part,
+    Precision,
+    Quality,
+    QualityKind,
+    Scenario,
+    Size,
+    Speed,
+    TaskLoaded,
+    TaskPlan,
+)
+from perfguard.tasks.task_files import parse_task
+
+OWN = """
+name = "own"
+doc = "A network of mine"
+[model]
+architecture = "nets:make"
+[data]
+source = "sklearn:digits"
+parts = { full = 100 }
+[quality]
+metric = "top-1"
+kind = "labelled"
+reference = 0.9
+fraction = 0.5
+"""
+"""A task file."""
+FIRST, SECOND = (Cell(backend=name, precision=Precision.FP32, threads=1) for name in ("eager", "onnxruntime"))
+NOISE = (1.0, 1.02, 0.99, 1.01, 0.98)
+LOADED = TaskLoaded(
+    parameters=1, model_sha256="m", data_sha256="d", code_sha256="c", has_real_weights=True, ran_in="fp32",
+    version="1", snr_db=130.0, stages={}, cached=(),
+)  # fmt: skip
+
+
+def plan(*cells, scenario=Scenario.SINGLE_STREAM, kind=QualityKind.LABELLED):
+    task = parse_task(OWN, "own.toml")
+    return TaskPlan(
+        task=replace(task, quality=replace(task.quality, kind=kind)),
+        scenario=scenario,
+        size=Size.RAPID,
+        part=Part.FULL,
+        cells=cells,
+        rounds=5,
+        duration=Duration(min_queries=64, min_s=1, max_s=2),
+        cooling=Cooling(by="time", most_s=0.0),
+    )
+
+
+def speed(seconds, **changes):
+    values = {
+        "queries": 64, "is_valid": True, "score_s": seconds, "p90_s": seconds, "samples_per_s": None,
+        "own_score_s": seconds, "own_p90_s": seconds, "duration_s": 1.0, "wall_per_cpu": 1.0, "waited_share": 0.0,
+    }  # fmt: skip
+    return Speed(**{**values, **changes})
+
+
+def timed(cell, number, found, loaded=LOADED):
+    return CellRun(
+        cell=cell, scenario=Scenario.SINGLE_STREAM, mode=Mode.PERFORMANCE, round=number, loaded=loaded, speed=found,
+        logs=f"closed/perfguard/results/host/own-{cell.id}/SingleStream/performance/run_{number + 1}",
+        began_at=100.0 * number, ended_at=100.0 * number + 50.0,
+    )  # fmt: skip
+
+
+def answered(cell, value=0.9, loaded=LOADED):
+    quality = Quality(value=value, examples=100, answers_sha256="a")
+    return CellRun(
+        cell=cell, scenario=Scenario.SINGLE_STREAM, mode=Mode.ACCURACY, round=0, loaded=loaded, quality=quality,
+        logs=f"closed/perfguard/results/host/own-{cell.id}/SingleStream/accuracy", began_at=900.0, ended_at=950.0,
+    )  # fmt: skip
+
+
+def measured(cell, seconds=0.01, *, quality=0.9, loaded=LOADED, noise=NOISE, **changes):
+    runs = [timed(cell, number, speed(seconds * factor, **changes), loaded) for number, factor in enumerate(noise)]
+    return [*runs, answered(cell, quality, loaded)]

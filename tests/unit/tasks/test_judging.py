@@ -1,0 +1,122 @@
+"""When the speed of a cell counts, and which cell is recommended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfguard.records.facts import fact
+from perfguard.records.tasks import CellOutcome, QualityKind, Scenario
+from perfguard.tasks.judging import judge, recommendation
+from tests.task_records import FIRST, LOADED, NOISE, SECOND, answered, measured, plan, speed, timed
+
+
+def only(runs, **options):
+    (result,) = judge(plan(FIRST, **options), runs)
+    return result
+
+
+def test_a_cell_that_keeps_all_rules_is_valid_with_the_median_of_its_rounds():
+    result = only(measured(FIRST))
+    assert (result.outcome, result.score, result.rounds, result.quality) == (CellOutcome.VALID, 0.01, 5, 0.9)
+    assert result.reasons == ()
+
+
+def test_seeded_weights_are_never_valid():
+    assert only(measured(FIRST), kind=QualityKind.SEEDED_WEIGHTS).outcome is CellOutcome.SPEED_ONLY
+
+
+@pytest.mark.parametrize(
+    ("runs", "code"),
+    [
+        (measured(FIRST, quality=0.449), "task.quality_missed"),
+        (measured(FIRST, loaded=replace(LOADED, ran_in="bf16")), "task.other_precision"),
+        (measured(FIRST, loaded=replace(LOADED, snr_db=39.0)), "task.not_fp32"),
+        (measured(FIRST, is_valid=False), "task.loadgen_invalid"),
+        (measured(FIRST, own_p90_s=0.0102), "task.clocks_disagree"),
+    ],
+)
+def test_a_broken_rule_makes_a_cell_invalid_however_fast_it_is(runs, code):
+    result = only(runs)
+    assert result.outcome is CellOutcome.INVALID
+    assert result.reasons[0].code == code
+
+
+@pytest.mark.parametrize(("theirs", "own"), [(100e-6, 109e-6), (0.01, 0.01004), (0.01, 0.00996)])
+def test_clocks_may_differ_by_ten_microseconds_or_half_a_percent(theirs, own):
+    runs = measured(FIRST, score_s=theirs, own_score_s=own, p90_s=None, own_p90_s=None)
+    assert only(runs).outcome is CellOutcome.VALID
+
+
+def test_a_cpu_that_something_else_had_is_told_and_changes_nothing():
+    result = only(measured(FIRST, wall_per_cpu=1.3))
+    assert result.outcome is CellOutcome.VALID
+    assert [reason.code for reason in result.reasons] == ["task.contended"]
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        ("task.refused", CellOutcome.REFUSED),
+        ("task.crashed", CellOutcome.FAILED),
+        ("task.silent", CellOutcome.FAILED),
+        ("task.interrupted", CellOutcome.UNMEASURED),
+    ],
+)
+def test_a_problem_is_the_outcome(code, outcome):
+    problem = replace(timed(FIRST, 0, None), problem=fact(code))
+    assert only([problem]).outcome is outcome
+
+
+def test_what_was_not_reached_is_unmeasured():
+    assert only([]).outcome is CellOutcome.UNMEASURED
+    assert only(measured(FIRST)[:2]).outcome is CellOutcome.UNMEASURED
+
+
+def test_a_faster_cell_is_recommended_with_its_interval():
+    runs = [*measured(FIRST), *measured(SECOND, 0.005, noise=NOISE[::-1])]
+    asked = plan(FIRST, SECOND)
+    results = judge(asked, runs)
+    ratio = results[1].over_reference
+    assert ratio.ratio == pytest.approx(0.5, abs=0.01)
+    assert ratio.lower < 0.5 < ratio.upper < 0.53
+    assert results[0].over_reference is None
+    assert recommendation(results, runs, asked) == (SECOND.id, True)
+
+
+def test_equal_cells_are_not_resolved():
+    runs = [*measured(FIRST), *measured(SECOND, 0.00999, noise=NOISE[::-1])]
+    asked = plan(FIRST, SECOND)
+    results = judge(asked, runs)
+    assert results[1].over_reference.lower < 1 < results[1].over_reference.upper
+    assert recommendation(results, runs, asked)[1] is False
+
+
+def test_a_fast_cell_that_misses_its_quality_is_not_recommended():
+    runs = [*measured(FIRST), *measured(SECOND, 0.001, quality=0.1)]
+    asked = plan(FIRST, SECOND)
+    assert recommendation(judge(asked, runs), runs, asked) == (FIRST.id, True)
+
+
+def test_offline_more_samples_a_second_are_faster():
+    rate = {"score_s": None, "p90_s": None, "own_score_s": None, "own_p90_s": None}
+    runs = [
+        *(timed(FIRST, n, speed(1.0, samples_per_s=100.0 * f, **rate)) for n, f in enumerate(NOISE)),
+        *(timed(SECOND, n, speed(1.0, samples_per_s=200.0 * f, **rate)) for n, f in enumerate(NOISE)),
+        *(answered(cell) for cell in (FIRST, SECOND)),
+    ]
+    asked = plan(FIRST, SECOND, scenario=Scenario.OFFLINE)
+    results = judge(asked, runs)
+    assert [result.score for result in results] == [100.0, 200.0]
+    assert results[1].over_reference.ratio == pytest.approx(0.5)
+    assert recommendation(results, runs, asked)[0] == SECOND.id
+
+
+def test_two_rounds_give_no_interval():
+    runs = [*measured(FIRST, noise=NOISE[:2]), *measured(SECOND, noise=NOISE[:2])]
+    assert judge(plan(FIRST, SECOND), runs)[1].over_reference is None
+
+
+def test_equal_cells_of_one_run_have_names_of_their_own():
+    assert [replace(FIRST, copy=copy).id for copy in (1, 2)] == ["eager-fp32-1", "eager-fp32-1#2"]
