@@ -14,7 +14,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[github,hetero,onnxruntime,openvino,tasks,torch,tui]' \
-	    asv build hatchling hypothesis import-linter jsonschema linkify-it-py markdown-it-py mypy playwright pyarrow pytest \
+	    ai-edge-litert asv build hatchling hypothesis import-linter jsonschema linkify-it-py markdown-it-py mypy playwright pyarrow pytest \
 	    pytest-benchmark pytest-cov pytest-httpserver pytest-timeout pytest-xdist \
 	    ruamel.yaml ruff 'check-jsonschema; python_version >= "3.11"' 'zizmor; python_version >= "3.11"'
 	touch $(READY)
@@ -93,7 +93,7 @@ proof-tune: $(READY) ## Measure whether tune ends near the best of a full grid, 
 proof-hetero: $(READY) ## Measure what heterogeneous training's coordinator costs, and hogwild's scaling (some minutes, nothing else running)
 	$(BIN)/python -m tests.proof.heterogeneous_training $(ARGS)
 
-proof-hetero-gates: $(READY) ## Gate four changes that break heterogeneous training, and equal trees (an hour and a quarter, nothing else running; resumes)
+proof-hetero-gates: $(READY) ## Gate four changes that break heterogeneous training, and equal trees (three quarters of an hour, nothing else running; resumes)
 	$(BIN)/python -m tests.proof.gates_of_training $(ARGS)
 
 pictures: $(READY) ## Draw the documents' pictures anew: screens of the TUI, charts of committed reports (needs Chromium)

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,12 +58,15 @@ if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _NEEDED_BYTES:
 
 _COVERING = (
     "tests/unit/",
+    "tests/e2e/test_checking_packages.py",
     "tests/e2e/test_refused_requests.py",
+    "tests/e2e/test_running_tasks.py",
     "tests/e2e/test_showing_runs.py",
     "tests/measuring/test_allow_command.py",
     "tests/measuring/test_baselines_of_projects.py",
     "tests/measuring/test_comparing_trees.py",
     "tests/measuring/test_drifting_from_an_anchor.py",
+    "tests/measuring/test_guarding_numerics_of_runs.py",
 )
 """Tests whose coverage is measured: all others run nothing of `gate` and `stats` beside these, and longer if traced."""
 _TRACED = "COVERAGE_PROCESS_CONFIG"
@@ -265,6 +269,13 @@ def clean_environment(home: Path) -> dict[str, str]:
 
 def _project_in(place: Path) -> Project:
     return Project(path=place / "project", environment=clean_environment(place / "home"))
+
+
+@pytest.fixture
+def outside_memory():
+    """A folder that is not in /dev/shm, which confined code may change."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -53,12 +53,26 @@ def lying(order):
     return replace(eager.load(replace(order, precision=Precision.BF16)), ran_in="fp32")
 
 
+def caching(order):
+    """Keeps its answers."""
+    found, kept = eager.load(order), {}
+
+    def run(batch):
+        key = batch.tobytes()
+        if key not in kept:
+            time.sleep(0.001)
+            kept[key] = found.run(batch)
+        return kept[key]
+
+    return Loaded(run=run, ran_in="fp32", version="1")
+
+
 def noisy(order):
     """Answers something else."""
     found = eager.load(order)
     return Loaded(run=lambda batch: tuple(-each for each in found.run(batch)), ran_in="fp32", version="1")
 '''
-_NAMES = ("raising", "killed", "leaving", "hanging", "refusing", "lying", "noisy")
+_NAMES = ("raising", "killed", "leaving", "hanging", "refusing", "lying", "caching", "noisy")
 
 
 def write_backends(folder: Path) -> None:

@@ -28,6 +28,7 @@ from perfguard.records.tasks import (
     TaskJob,
     TaskPlan,
     TaskResult,
+    Test,
 )
 from perfguard.runner.arms import git
 from perfguard.runner.run_folder import read_events
@@ -130,7 +131,7 @@ def _measure(session: Session, plan: TaskPlan, start: Heat) -> None:
             if session.interrupts.asked:
                 return
             if cell.id not in broken:
-                run = _one(session, plan, cell, Mode.PERFORMANCE, number)
+                run = measure_one(session, plan, cell, Mode.PERFORMANCE, number)
                 if run.problem is not None:
                     broken.add(cell.id)
                 cool_down(start, most_s=plan.cooling.most_s, wants_stop=lambda: session.interrupts.asked)
@@ -138,12 +139,15 @@ def _measure(session: Session, plan: TaskPlan, start: Heat) -> None:
         if session.interrupts.asked:
             return
         if cell.id not in broken:
-            _one(session, plan, cell, Mode.ACCURACY, 0)
+            measure_one(session, plan, cell, Mode.ACCURACY, 0)
 
 
-def _one(session: Session, plan: TaskPlan, cell: Cell, mode: Mode, number: int) -> CellRun:
+def measure_one(
+    session: Session, plan: TaskPlan, cell: Cell, mode: Mode, number: int, *, test: Test | None = None
+) -> CellRun:
+    """Measure a cell once; what it came to is an event of the run."""
     session.request.progress(fact("step.task", cell=cell.id, mode=mode.value, round=number + 1, rounds=plan.rounds))
-    place = logs_folder(plan, session.fingerprint.machine_id, cell, mode, number)
+    place = logs_folder(plan, session.fingerprint.machine_id, cell, mode, number, test=test)
     job = TaskJob(
         task=plan.task,
         cell=cell,
@@ -155,6 +159,7 @@ def _one(session: Session, plan: TaskPlan, cell: Cell, mode: Mode, number: int) 
         data_folder=str(tasks_home()),
         cache=str(tasks_cache()),
         seeds=plan.seeds,
+        test=test,
     )
     watch = Watch(
         cpus=session.selection.cpus[: cell.threads],

@@ -71,6 +71,7 @@ class ModelSource:
     architecture: str  # A built-in one, or `module:function` that returns an nn.Module
     weights: str = "seeded"  # `seeded`, `trained` (here, on the training part of the data), or a file of a data folder
     sha256: str | None = None  # Of the file
+    postprocess: str | None = None  # What makes answers of outputs, timed: `ssd` (boxes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +241,7 @@ class Speed:
     waited_share: float  # Part of the time that a thread was ready and had no CPU
     invalid_because: tuple[str, ...] = ()  # LoadGen's own lines
     mean_s: float | None = None  # Seconds of a query
+    is_confirmed: bool = True  # Whether perfguard's time stamps say the same; of single-stream alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +268,7 @@ class CellRun:
     speed: Speed | None = None
     quality: Quality | None = None
     problem: Fact | None = None  # Why there is neither
+    test: Test | None = None  # What else was tested
 
 
 class CellOutcome(str, Enum):

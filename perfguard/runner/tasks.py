@@ -86,6 +86,7 @@ def measure_cell(job: TaskJob, watch: Watch, *, number: int, place: str) -> Cell
         began_at=began_at,
         ended_at=time.time(),
         problem=problem,
+        test=job.test,
         **known,
     )
 

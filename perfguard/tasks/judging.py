@@ -24,8 +24,6 @@ from perfguard.stats.paired import estimate_paired
 LEAST_SNR_DB = 100.0
 """Of FP32 against PyTorch's: frameworks reach 126 to 132 with real weights, BF16 about 39."""
 MOST_WALL_PER_CPU = 1.2  # Of one thread; beyond it something else had the CPU
-CLOCK_S, CLOCK_RATIO = 10e-6, 0.005
-"""How far LoadGen's figures and perfguard's own may be apart: the larger of both."""
 MIN_ROUNDS = 3  # Fewer give no interval
 
 
@@ -59,7 +57,7 @@ def _result(
         cell=cell,
         outcome=outcome,
         reasons=reasons,
-        score=_score(plan, speeds),
+        score=score_of(plan.scenario, speeds),
         rounds=len(speeds),
         quality=quality,
         loaded=next((run.loaded for run in runs if run.loaded is not None), None),
@@ -113,17 +111,18 @@ def _broken(speed: Speed) -> list[Fact]:
     if not speed.is_valid:
         reason = speed.invalid_because[0] if speed.invalid_because else None
         found.append(fact("task.loadgen_invalid", severity=Severity.GRAVE, queries=speed.queries, reason=reason))
-    for theirs, own in ((speed.score_s, speed.own_score_s), (speed.p90_s, speed.own_p90_s)):
-        if theirs is not None and own is not None and abs(theirs - own) > max(CLOCK_S, CLOCK_RATIO * theirs):
-            found.append(fact("task.clocks_disagree", severity=Severity.GRAVE, loadgen_s=theirs, own_s=own))
+    if not speed.is_confirmed:
+        found.append(
+            fact("task.clocks_disagree", severity=Severity.GRAVE, loadgen_s=speed.p90_s, own_s=speed.own_p90_s)
+        )
     return found
 
 
-def _score(plan: TaskPlan, speeds: Sequence[Speed]) -> float | None:
+def score_of(scenario: Scenario, speeds: Sequence[Speed]) -> float | None:
     """Seconds of a query, or samples per second; the median over rounds."""
-    if plan.scenario is Scenario.OFFLINE:
+    if scenario is Scenario.OFFLINE:
         values = [speed.samples_per_s for speed in speeds]
-    elif plan.scenario is Scenario.SERVER:
+    elif scenario is Scenario.SERVER:
         values = [speed.p90_s for speed in speeds]
     else:
         values = [speed.score_s if speed.score_s is not None else speed.p90_s for speed in speeds]
@@ -133,7 +132,7 @@ def _score(plan: TaskPlan, speeds: Sequence[Speed]) -> float | None:
 
 def _times(plan: TaskPlan, runs: Sequence[CellRun]) -> dict[int, float]:
     """By round: a figure that grows with the time that a query takes."""
-    found = {run.round: _score(plan, [run.speed]) for run in runs if run.speed is not None}
+    found = {run.round: score_of(plan.scenario, [run.speed]) for run in runs if run.speed is not None}
     is_rate = plan.scenario is Scenario.OFFLINE
     return {number: 1 / value if is_rate else value for number, value in found.items() if value}
 

@@ -59,6 +59,12 @@ def package_of(project, found):
     return Path(project.path) / ".perfguard" / "runs" / found["run_id"] / "package"
 
 
+def use_backends(project, folder):
+    write_backends(folder)
+    path = project.environment.get("PYTHONPATH", "")
+    project.environment["PYTHONPATH"] = f"{folder}:{path}" if path else str(folder)
+
+
 def test_a_task_is_run_shown_and_keeps_all_rules(project):
     found = result(project, "run", "./fast.toml", "-b", "onnxruntime")
     (cell,) = found["cells"]
@@ -123,9 +129,7 @@ def test_a_higher_target_is_open_and_red_whatever_the_speed(project):
     ],
 )
 def test_a_backend_that_misbehaves_is_a_row_with_its_reason(project, tmp_path, backend, outcome, reason):
-    write_backends(tmp_path)
-    path = project.environment.get("PYTHONPATH", "")
-    project.environment["PYTHONPATH"] = f"{tmp_path}:{path}" if path else str(tmp_path)
+    use_backends(project, tmp_path)
     found = result(project, "run", "./fast.toml", "-b", backend)
     (cell,) = found["cells"]
     assert cell["outcome"] == outcome
@@ -154,3 +158,31 @@ def test_what_cannot_be_run_is_said_in_a_sentence(project, arguments, says):
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def audited(project, package):
+    done = project.run("task", "audit", str(package), "-q", "--format", "json")
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_an_audit_measures_a_package_again_and_finds_a_claim_that_is_too_high(project):
+    package = package_of(project, result(project, "run", "./fast.toml", "--part", "tiny"))
+    manifest = json.loads((package / "package.json").read_text())
+    manifest["cells"][0]["score"] /= 10
+    manifest["cells"][0]["quality"] = 0.5
+    (package / "package.json").write_text(json.dumps(manifest))
+    found = audited(project, package)
+    (cell,) = found["cells"]
+    assert {finding["code"] for finding in cell["findings"]} >= {"audit.too_slow", "audit.quality"}
+    assert (len(cell["found"]), found["exit_code"]) == (5, 1)
+    assert project.run("show", found["run_id"], "--format", "json").stdout.strip() == json.dumps(
+        found, indent=1, sort_keys=True, ensure_ascii=False
+    )
+
+
+def test_an_audit_catches_a_backend_that_keeps_its_answers(project, tmp_path):
+    use_backends(project, tmp_path)
+    package = package_of(project, result(project, "run", "./fast.toml", "--part", "tiny", "-b", "caching"))
+    (cell,) = audited(project, package)["cells"]
+    assert "audit.caching" in {finding["code"] for finding in cell["findings"]}

@@ -19,6 +19,11 @@ TRUNCATION = 3
 
 
 @pytest.fixture
+def tmp_path(outside_memory):
+    return outside_memory
+
+
+@pytest.fixture
 def places(tmp_path):
     """A folder that may be changed, and one that may not."""
     (tmp_path / "mine").mkdir()

@@ -24,6 +24,11 @@ print("token", os.environ.get("GITHUB_TOKEN"))
 """
 
 
+@pytest.fixture
+def tmp_path(outside_memory):
+    return outside_memory
+
+
 def test_the_rules_are_those_of_the_revision_that_is_named(project):
     project.replace("perfguard.toml", "max_block_sd = 0.5", "max_block_sd = 0.5\nmargin = 0.9\nfail_on = []")
     project.replace("tiny_work.py", *DOUBLED)

@@ -30,7 +30,7 @@ def show_command(**options: Any) -> None:
     RUN is an id below .perfguard/runs or a path. A run that was killed is judged from what it measured.
     """
     from perfguard.cli.measuring import show
-    from perfguard.cli.tasks import show_task
+    from perfguard.cli.tasks import show_audit, show_task
     from perfguard.cli.training import mode_of, show_training
     from perfguard.gate.rules.policy import exit_code
     from perfguard.gate.show import find_run, rejudge_run, show_run
@@ -42,6 +42,8 @@ def show_command(**options: Any) -> None:
             show_training(folder, options["output_format"])
         case "task":
             show_task(folder, options["output_format"])
+        case "audit":
+            show_audit(folder, options["output_format"])
     is_judged_anew = options["rejudge"] or options["margin"] is not None
     result = rejudge_run(loaded, folder) if is_judged_anew else show_run(loaded, folder)
     if options["fail_on"] is not None and result.gate is not None:

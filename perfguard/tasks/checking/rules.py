@@ -14,17 +14,16 @@ import numpy.typing as npt
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.tasks import CellRun, Mode, Precision, Scenario, Seeds, TaskLoaded
 from perfguard.tasks.checking.tree import Logs, Tree
-from perfguard.tasks.judging import CLOCK_RATIO, CLOCK_S, LEAST_SNR_DB
+from perfguard.tasks.judging import LEAST_SNR_DB
 from perfguard.tasks.loadgen_logs import DETAIL, FIRST_ANSWERS, OWN_STAMPS, SUMMARY, answers_sha256, duplicates
 from perfguard.tasks.packages import MANIFEST, SCENARIO_FOLDERS
-from perfguard.tasks.scores import early_stopping, percentile, snr_db
+from perfguard.tasks.scores import LEAST_EQUAL_DB, confirms, early_stopping, percentile, snr_db
 
 _ROUNDS_OF_MLPERF = (
     Seeds(),
     Seeds(qsl=1624344308455410291, sample_index=517984244576520566, schedule=10051496985653635065),  # v1.1
 )
 _LEAST_QUERIES, _LEAST_S, _LEAST_OFFLINE = 1024, 60.0, 24_576
-_LEAST_EQUAL_DB = 60.0  # Two processes of one cell differ by rounding at most
 _TEST_MODES = {Mode.PERFORMANCE: "PerformanceOnly", Mode.ACCURACY: "AccuracyOnly"}
 _UNSET = {
     "effective_performance_issue_same": False,
@@ -231,7 +230,7 @@ def stamps_agree_with_logs(tree: Tree) -> Iterator[Fact]:
         pairs = ((percentile(latencies), logs.number("result_90.00_percentile_latency_ns")),
                  (early_stopping(latencies), logs.number("early_stopping_latency_ss")))  # fmt: skip
         for own_ns, theirs_ns in pairs:
-            if own_ns is not None and theirs_ns is not None and _apart(own_ns / 1e9, theirs_ns / 1e9):
+            if own_ns is not None and theirs_ns is not None and not confirms(latencies, theirs_ns, own_ns):
                 yield fact(
                     "check.stamps",
                     severity=Severity.GRAVE,
@@ -292,7 +291,7 @@ def speed_runs_answer_as_accuracy_runs(tree: Tree) -> Iterator[Fact]:
         found, wanted = _first_answers(tree, logs), judged.get(run.cell.id)
         if found is None:
             yield fact("check.file_missing", severity=Severity.GRAVE, place=logs.place, name=FIRST_ANSWERS)
-        elif wanted is not None and (level := snr_db((found,), (wanted,))) is not None and level < _LEAST_EQUAL_DB:
+        elif wanted is not None and (level := snr_db((found,), (wanted,))) is not None and level < LEAST_EQUAL_DB:
             yield fact("check.answers_differ", severity=Severity.GRAVE, place=logs.place, cell=run.cell.id)
 
 
@@ -484,7 +483,3 @@ def _is_same(said: str, logged: object) -> bool:
             return False
         return abs(number - logged) <= 1e-5 * abs(logged)  # the summary rounds
     return said == str(logged)
-
-
-def _apart(own_s: float, theirs_s: float) -> bool:
-    return abs(own_s - theirs_s) > max(CLOCK_S, CLOCK_RATIO * theirs_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,7 @@ def load_examples(source: DataSource, part: Part) -> Examples:
         ConfigError: No such source, or it has fewer examples than the part.
         UsageError: It is not what the task says by its checksum.
     """
-    loaders = {"sklearn:digits": _digits}
+    loaders = {"sklearn:digits": _digits, "photos": _photos}
     if source.source not in loaders:
         raise ConfigError(f"data: source {source.source!r} is unknown; choose from {', '.join(sorted(loaders))}")
     found = loaders[source.source]()
@@ -69,6 +70,41 @@ def _digits() -> Examples:
         evaluation=Split(inputs=inputs[1200:], labels=labels[1200:]),
         calibration=Split(inputs=inputs[:128], labels=None),
         training=Split(inputs=inputs[:1200], labels=labels[:1200]),
+    )
+
+
+_VIEWS = 10
+"""Of each photo; the last two calibrate."""
+
+
+def _photos() -> Examples:
+    """Eight photos that come with scikit-image and scikit-learn, each in ten views, 300 × 300, from -1 to 1.
+
+    A view is a part of the photo, drawn by a seed, half of them mirrored. There are no labels.
+    """
+    from PIL import Image
+    from skimage import data
+    from sklearn import datasets
+
+    photos = [data.astronaut(), data.chelsea(), data.coffee(), data.rocket(), data.stereo_motorcycle()[0],
+              *datasets.load_sample_images().images, data.camera()]  # fmt: skip
+    draw = np.random.default_rng(0)
+    views: list[list[npt.NDArray[np.float32]]] = [[] for _ in range(_VIEWS)]
+    for photo in photos:
+        coloured = photo if photo.ndim == 3 else np.repeat(photo[..., None], 3, axis=2)
+        height, width = coloured.shape[:2]
+        for number in range(_VIEWS):
+            share = draw.uniform(0.6, 1.0)
+            top, left = (int(draw.uniform(0, (1 - share) * size)) for size in (height, width))
+            part = coloured[top : top + int(share * height), left : left + int(share * width)]
+            part = part[:, ::-1] if number % 2 else part
+            resized = np.asarray(Image.fromarray(part).resize((300, 300), Image.Resampling.BILINEAR))
+            views[number].append(np.ascontiguousarray(resized.transpose(2, 0, 1) / 127.5 - 1, dtype=np.float32))
+    evaluated, calibrating = chain.from_iterable(views[:-2]), chain.from_iterable(views[-2:])
+    return _examples(
+        evaluation=Split(inputs=np.stack(list(evaluated)), labels=None),
+        calibration=Split(inputs=np.stack(list(calibrating)), labels=None),
+        training=None,
     )
 
 

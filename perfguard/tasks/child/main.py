@@ -31,7 +31,7 @@ from perfguard.tasks.loadgen_logs import (
     parse_answers,
     parse_detail,
 )
-from perfguard.tasks.scores import early_stopping, percentile, snr_db
+from perfguard.tasks.scores import confirms, early_stopping, percentile, snr_db
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,15 +83,20 @@ class _Ready:
     model: Model
     examples: Examples
     plain: Loaded  # PyTorch in FP32
-    reference: Arrays  # What it answers to the first examples
+    reference: Arrays  # Its answers to the first examples
     loaded: Loaded
+
+    def answering(self, loaded: Loaded) -> Callable[[npt.NDArray[np.float32]], Arrays]:
+        """What gives answers: the model, and what makes answers of its outputs."""
+        finish = self.model.postprocess
+        return loaded.run if finish is None else lambda batch: finish(loaded.run(batch))
 
 
 def _measure(job: TaskJob, tell: Any, fail: Any) -> None:
     from perfguard.tasks.child.loadgen import System, measure
 
     ready = _load(job, tell)
-    run, inputs = ready.loaded.run, ready.examples.evaluation.inputs
+    run, inputs = ready.answering(ready.loaded), ready.examples.evaluation.inputs
     batch = _BATCH if job.scenario is Scenario.OFFLINE else 1
     pace_s = _warmed_up(ready, job.warmups, batch)
     before = _Used.now()
@@ -129,7 +134,8 @@ def _load(job: TaskJob, tell: Any) -> _Ready:
     reference = plain.run(first)
     loaded = backend_named(job.cell.backend)(order)
     answers = _each(loaded.run, first)
-    np.save(Path(job.logs) / FIRST_ANSWERS, np.stack(encoded(answers)))
+    first_answers = answers if model.postprocess is None else model.postprocess(answers)
+    np.save(Path(job.logs) / FIRST_ANSWERS, np.stack(encoded(first_answers)))
     tell(
         "loaded",
         TaskLoaded(
@@ -145,7 +151,14 @@ def _load(job: TaskJob, tell: Any) -> _Ready:
             cached=tuple(order.stages.cached),
         ),
     )
-    return _Ready(model=model, examples=examples, plain=plain, reference=reference, loaded=loaded)
+    finish = model.postprocess
+    return _Ready(
+        model=model,
+        examples=examples,
+        plain=plain,
+        reference=reference if finish is None else finish(reference),
+        loaded=loaded,
+    )
 
 
 def _warmed_up(ready: _Ready, warmups: int, batch: int) -> float:
@@ -154,7 +167,7 @@ def _warmed_up(ready: _Ready, warmups: int, batch: int) -> float:
     for number in range(max(1, warmups)):
         chosen = inputs[[(number * batch + offset) % len(inputs) for offset in range(batch)]]
         began = time.perf_counter()
-        ready.loaded.run(chosen)
+        ready.answering(ready.loaded)(chosen)
         fastest_s = min(fastest_s, time.perf_counter() - began)
     return fastest_s
 
@@ -186,6 +199,12 @@ def _speed(job: TaskJob, stamps: Stamps, duration_s: float, before: _Used) -> Sp
         wall_per_cpu=duration_s / cpu_s if single else None,
         waited_share=(used.waited_s - before.waited_s) / duration_s,
         invalid_because=tuple(detail.errors),
+        is_confirmed=job.scenario is not Scenario.SINGLE_STREAM
+        or all(
+            confirms(latencies_ns, theirs, own)
+            for key, own in (("early_stopping_latency_ss", own_score), ("result_90.00_percentile_latency_ns", own_p90))
+            if own is not None and (theirs := detail.number(key)) is not None
+        ),
         mean_s=_seconds(detail.number("result_mean_latency_ns")),
     )
 
@@ -202,7 +221,7 @@ def _quality(job: TaskJob, ready: _Ready) -> Quality:
             raise ConfigError(f"quality: kind is {target.kind.value!r}, and {job.task.data.source} has no labels")
         truth: npt.NDArray[np.int64] | Arrays = labels[indices]
     else:
-        truth = tuple(each[indices] for each in _each(ready.plain.run, ready.examples.evaluation.inputs))
+        truth = tuple(each[indices] for each in _each(ready.answering(ready.plain), ready.examples.evaluation.inputs))
     return Quality(
         value=quality_of(target.metric, outputs, truth), examples=len(indices), answers_sha256=answers_sha256(answers)
     )

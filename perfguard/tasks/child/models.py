@@ -16,7 +16,9 @@ from torch import nn
 
 from perfguard.errors import ConfigError, UsageError
 from perfguard.records.tasks import ModelSource
+from perfguard.tasks.child.detection import detections
 from perfguard.tasks.child.examples import Examples
+from perfguard.tasks.child.importing import import_tflite
 
 Arrays = tuple[npt.NDArray[np.float32], ...]
 """Outputs of a model for a batch, each of shape `(batch, …)`."""
@@ -37,6 +39,17 @@ class Model:
     digest: str  # Of architecture and weights
     parameters: int  # Numbers in it
     has_real_weights: bool  # Whether it was trained, here or elsewhere
+    postprocess: Callable[[Arrays], Arrays] | None  # Makes answers of outputs
+
+
+def _boxes(outputs: Arrays) -> Arrays:
+    encodings, logits = outputs
+    return (detections(encodings, logits),)
+
+
+TFLITE = "tflite"
+"""Architecture of a task whose weights are a file of TensorFlow Lite."""
+_POSTPROCESSES: dict[str, Callable[[Arrays], Arrays]] = {"ssd": _boxes}
 
 
 def load_model(source: ModelSource, examples: Examples, *, data_folder: Path, cache: Path) -> Model:
@@ -46,20 +59,31 @@ def load_model(source: ModelSource, examples: Examples, *, data_folder: Path, ca
         UsageError: Weights are missing or do not fit.
         ConfigError: No such architecture.
     """
+    if source.postprocess is not None and source.postprocess not in _POSTPROCESSES:
+        raise ConfigError(
+            f"model: postprocess {source.postprocess!r} is unknown; choose from {', '.join(_POSTPROCESSES)}"
+        )
     torch.manual_seed(0)
-    make = _architecture(source.architecture)
-    module = make()
-    if source.weights == "trained":
-        _train_cached(module, source.architecture, examples, cache)
-    elif source.weights != "seeded":
-        _read_weights(module, data_folder / source.weights, source.sha256)
+    module = _with_weights(source, examples, data_folder=data_folder, cache=cache)
     module.eval().requires_grad_(requires_grad=False)
     return Model(
         module=module,
         digest=digest_of(source.architecture, module),
         parameters=sum(parameter.numel() for parameter in module.parameters()),
         has_real_weights=source.weights != "seeded",
+        postprocess=_POSTPROCESSES[source.postprocess] if source.postprocess is not None else None,
     )
+
+
+def _with_weights(source: ModelSource, examples: Examples, *, data_folder: Path, cache: Path) -> nn.Module:
+    if source.architecture == TFLITE:
+        return import_tflite(_checked(data_folder / source.weights, source.sha256))
+    module = _architecture(source.architecture)()
+    if source.weights == "trained":
+        _train_cached(module, source.architecture, examples, cache)
+    elif source.weights != "seeded":
+        _read_weights(module, data_folder / source.weights, source.sha256)
+    return module
 
 
 def digest_of(name: str, module: nn.Module) -> str:
@@ -115,13 +139,21 @@ def _train_cached(module: nn.Module, name: str, examples: Examples, cache: Path)
     temporary.replace(path)
 
 
-def _read_weights(module: nn.Module, path: Path, sha256: str | None) -> None:
+def _checked(path: Path, sha256: str | None) -> Path:
+    """The file of weights, which is what the task wants."""
     if not path.is_file():
-        raise UsageError(f"the weights {path} are missing; docs/tasks.md says where they come from")
-    content = path.read_bytes()
-    found = hashlib.sha256(content).hexdigest()
+        raise UsageError(
+            f"the weights {path} are missing; `perfguard task fetch` gets those of packaged tasks, all others are the "
+            "user's (docs/tasks.md)"
+        )
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
     if sha256 is not None and found != sha256:
         raise UsageError(f"{path} has the SHA-256 {found}, the task wants {sha256}; get the file again")
+    return path
+
+
+def _read_weights(module: nn.Module, path: Path, sha256: str | None) -> None:
+    _checked(path, sha256)
     try:
         module.load_state_dict(torch.load(path, weights_only=True))
     except Exception as error:

@@ -34,19 +34,13 @@ def test_seeded_weights_are_never_valid():
         (measured(FIRST, loaded=replace(LOADED, ran_in="bf16")), "task.other_precision"),
         (measured(FIRST, loaded=replace(LOADED, snr_db=39.0)), "task.not_fp32"),
         (measured(FIRST, is_valid=False), "task.loadgen_invalid"),
-        (measured(FIRST, own_p90_s=0.0102), "task.clocks_disagree"),
+        (measured(FIRST, is_confirmed=False), "task.clocks_disagree"),
     ],
 )
 def test_a_broken_rule_makes_a_cell_invalid_however_fast_it_is(runs, code):
     result = only(runs)
     assert result.outcome is CellOutcome.INVALID
     assert result.reasons[0].code == code
-
-
-@pytest.mark.parametrize(("theirs", "own"), [(100e-6, 109e-6), (0.01, 0.01004), (0.01, 0.00996)])
-def test_clocks_may_differ_by_ten_microseconds_or_half_a_percent(theirs, own):
-    runs = measured(FIRST, score_s=theirs, own_score_s=own, p90_s=None, own_p90_s=None)
-    assert only(runs).outcome is CellOutcome.VALID
 
 
 def test_a_cpu_that_something_else_had_is_told_and_changes_nothing():

@@ -1,0 +1,35 @@
+"""What an audit of a package of task results found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfguard.records.facts import Fact
+from perfguard.records.tasks import Cell, Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellAudit:
+    """One cell of a package, measured again."""
+
+    cell: Cell
+    claimed: float  # Score of the package: seconds, or samples per second offline
+    found: tuple[float, ...]  # Scores of the tries, in order; the last one ended them
+    claimed_quality: float | None
+    found_quality: float | None
+    findings: tuple[Fact, ...]  # What the package claims and the audit did not find; empty: passed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """An audit of a package; `audit.json` of its run's folder."""
+
+    run_id: str
+    machine: str  # One line
+    machine_id: str
+    package_machine_id: str  # Where the package was measured
+    task: str
+    scenario: Scenario
+    broken: tuple[Fact, ...]  # Run rules that the package breaks
+    cells: tuple[CellAudit, ...]
+    exit_code: int

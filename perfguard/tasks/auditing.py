@@ -1,0 +1,90 @@
+"""What an audit concludes from a package and new measurements of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.tasks import Scenario, Speed
+from perfguard.tasks.loadgen_logs import Answer
+from perfguard.tasks.scores import LEAST_EQUAL_DB, snr_db
+
+LEAST_OF_CLAIM = 0.95
+"""Share of the claimed speed that one of the tries must reach. Source: MLPerf Mobile's submission rules."""
+MOST_TRIES = 5
+QUALITY_TOLERANCE = 0.05
+"""How far the quality may be from the claimed one, as a share of it. Source: the same."""
+MOST_GAIN_OF_SAME = 0.10
+"""How much faster one sample over and over may be than each sample once. Source: MLPerf inference, TEST04."""
+MOST_LOSS_OF_SAMPLED = 0.10
+"""How much slower a measurement may be that logs some answers. Source: MLPerf inference, TEST01."""
+
+
+def share_of_claim(scenario: Scenario, claimed: float, found: float) -> float:
+    """Speed found over speed claimed; scores are seconds, offline samples per second."""
+    return found / claimed if scenario is Scenario.OFFLINE else claimed / found
+
+
+def judge_speed(shares: Sequence[float]) -> tuple[Fact, ...]:
+    """Nothing where one try reached the claim."""
+    best = max(shares, default=0.0)
+    if best >= LEAST_OF_CLAIM:
+        return ()
+    values = {"best_share": best, "least_share": LEAST_OF_CLAIM, "tries": len(shares)}
+    return (fact("audit.too_slow", values, severity=Severity.GRAVE),)
+
+
+def judge_quality(claimed: float | None, found: float | None) -> tuple[Fact, ...]:
+    """Nothing where the quality is that of the package, within the tolerance."""
+    if claimed is None or found is None:
+        return (fact("audit.no_quality", severity=Severity.GRAVE),)
+    if abs(found - claimed) <= QUALITY_TOLERANCE * claimed:
+        return ()
+    return (fact("audit.quality", severity=Severity.GRAVE, claimed=claimed, found=found),)
+
+
+def judge_sampled(
+    sampled: Sequence[Answer], judged: Mapping[int, bytes], plain: Speed, logging: Speed
+) -> tuple[Fact, ...]:
+    """TEST01: answers logged while speed is measured are those of accuracy mode, and the speed is the same."""
+    found: list[Fact] = []
+    other = sum(not _is_same(answer.data, judged.get(answer.sample)) for answer in sampled)
+    if not sampled:
+        found.append(fact("audit.nothing_sampled", severity=Severity.GRAVE))
+    if other:
+        found.append(fact("audit.other_answers", severity=Severity.GRAVE, other=other, sampled=len(sampled)))
+    loss = _slower(plain, logging)
+    if loss is not None and loss > MOST_LOSS_OF_SAMPLED:
+        values = {"loss_ratio": loss, "most_ratio": MOST_LOSS_OF_SAMPLED}
+        found.append(fact("audit.slower_sampled", values, severity=Severity.GRAVE))
+    return tuple(found)
+
+
+def judge_same(unique: Speed, same: Speed) -> tuple[Fact, ...]:
+    """TEST04: one sample over and over is hardly faster than each sample once, so answers are not kept."""
+    gain = _slower(same, unique)
+    if gain is None:
+        return (fact("audit.no_latency", severity=Severity.GRAVE),)
+    if gain <= MOST_GAIN_OF_SAME:
+        return ()
+    values = {"gain_ratio": gain, "most_ratio": MOST_GAIN_OF_SAME}
+    return (fact("audit.caching", values, severity=Severity.GRAVE),)
+
+
+def _slower(one: Speed, other: Speed) -> float | None:
+    """How much longer a query of the other takes, as a share; None where it is not known."""
+    if one.mean_s and other.mean_s:
+        return other.mean_s / one.mean_s - 1
+    if one.samples_per_s and other.samples_per_s:
+        return one.samples_per_s / other.samples_per_s - 1
+    return None
+
+
+def _is_same(data: bytes, wanted: bytes | None) -> bool:
+    """Whether two answers are equal, but for rounding."""
+    if wanted is None or len(data) != len(wanted) or len(data) % 4:
+        return data == wanted
+    level = snr_db((np.frombuffer(data, np.float32),), (np.frombuffer(wanted, np.float32),))
+    return level is None or level >= LEAST_EQUAL_DB
