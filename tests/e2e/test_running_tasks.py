@@ -86,15 +86,14 @@ def test_a_task_is_run_shown_and_keeps_all_rules(project):
 
 
 def test_cells_are_compared_and_equal_ones_have_an_interval_around_one(project):
-    found = result(project, "compare", "./fast.toml", "-b", "eager,eager,openvino", "--rounds", "3")
+    found = result(project, "compare", "./fast.toml", "-b", "eager,eager", "--rounds", "3")
     cells = {cell["cell"]["backend"] + cell["cell"]["precision"] + str(cell["cell"]["copy"]): cell
              for cell in found["cells"]}  # fmt: skip
     assert {name: cell["outcome"] for name, cell in cells.items()} == dict.fromkeys(cells, "valid")
-    assert len(cells) == 3
+    assert len(cells) == 2
     assert all(cell["rounds"] == 3 for cell in cells.values())
     ratio = cells["eagerfp322"]["over_reference"]
     assert ratio["lower"] < ratio["ratio"] < ratio["upper"]
-    assert cells["openvinofp321"]["loaded"]["ran_in"] == "fp32"
     assert found["recommended"] is not None
 
 
@@ -108,11 +107,11 @@ def test_other_scenarios(project, scenario):
 
 
 def test_a_higher_target_is_open_and_red_whatever_the_speed(project):
-    found = result(project, "run", "./fast.toml", "--target", "1.0", "--part", "tiny", "-p", "bf16")
+    found = result(project, "run", "./fast.toml", "--target", "1.0", "--part", "tiny", "-p", "bf16", "-b", "openvino")
     (cell,) = found["cells"]
-    reached = cell["quality"] >= 0.97
+    is_good = cell["quality"] >= 0.97 and cell["loaded"]["ran_in"] == "bf16"  # which not every CPU has
     assert found["plan"]["is_open"]
-    assert cell["outcome"] == ("valid" if reached else "invalid")
+    assert cell["outcome"] == ("valid" if is_good else "invalid")
     assert package_of(project, found).joinpath("open").is_dir()
 
 
