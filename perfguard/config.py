@@ -16,11 +16,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from perfguard.errors import ConfigError
+from perfguard.errors import ConfigError, did_you_mean
 from perfguard.records.plan import EnvProfile
 from perfguard.records.run import Signal
 from perfguard.records.spec import SuiteSpec
@@ -29,6 +29,8 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:  # pragma: no cover - Python 3.10 only
     import tomli as tomllib
+
+T = TypeVar("T")
 
 _LONGEST_S = 30 * 86400.0
 _BUDGET = "positive and at most 2592000 seconds (30 days)"
@@ -244,6 +246,31 @@ def read_toml(path: Path) -> dict[str, Any]:
     return table
 
 
+def file_text(path: Path) -> str:
+    """The text of a user's file. Raises ConfigError: it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """The table in TOML. Raises ConfigError: it is something else."""
+    try:
+        table: dict[str, Any] = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{where} is not TOML: {error}") from error
+    return table
+
+
+def from_table(table: Any, kind: type[T], where: str) -> T:
+    """A table as a dataclass, strictly. Raises ConfigError: a value has another type, or makes no sense."""
+    try:
+        return msgspec.convert(table, kind, strict=True)
+    except (msgspec.ValidationError, ConfigError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
 def _layer(table: Any, origin: str) -> dict[str, tuple[Any, str]]:
     if not isinstance(table, dict):
         raise ConfigError(f"{origin} must be a table of settings")
@@ -329,8 +356,7 @@ def _check_ranges(config: Config, origins: Mapping[str, str]) -> None:
     ):
         for name in getattr(config, key):
             if name not in choices:
-                near = difflib.get_close_matches(name, choices, n=1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
+                hint = did_you_mean(name, choices)
                 raise ConfigError(
                     f"{origins.get(key, 'built-in')}: {key}: unknown {noun} {name!r}; {hint}choose from "
                     f"{', '.join(choices)}"

@@ -17,6 +17,7 @@ A message says what failed, the value or path, and what to do next.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -78,3 +79,11 @@ class InterruptedRunError(PerfguardError):
     """The user interrupted the run; what was measured is kept."""
 
     exit_code = ExitCode.INTERRUPTED
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'digits'? ` for a name that is nearly a known one, else nothing."""
+    import difflib
+
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}? " if near else ""

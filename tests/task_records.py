@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfguard.records.tasks import (
-    Cell,
     CellRun,
     Cooling,
+    DataPart,
     Duration,
+    MeasuredQuality,
+    MeasuredSpeed,
     Mode,
-    Part,
-    Precision,
-    Quality,
+    ModelPrecision,
     QualityKind,
     Scenario,
     Size,
-    Speed,
+    TaskCell,
     TaskLoaded,
     TaskPlan,
 )
@@ -37,7 +37,7 @@ reference = 0.9
 fraction = 0.5
 """
 """A task file."""
-FIRST, SECOND = (Cell(backend=name, precision=Precision.FP32, threads=1) for name in ("eager", "onnxruntime"))
+FIRST, SECOND = (TaskCell(backend=name, precision=ModelPrecision.FP32, threads=1) for name in ("eager", "onnxruntime"))
 NOISE = (1.0, 1.02, 0.99, 1.01, 0.98)
 LOADED = TaskLoaded(
     parameters=1, model_sha256="m", data_sha256="d", code_sha256="c", has_real_weights=True, ran_in="fp32",
@@ -51,7 +51,7 @@ def plan(*cells, scenario=Scenario.SINGLE_STREAM, kind=QualityKind.LABELLED):
         task=replace(task, quality=replace(task.quality, kind=kind)),
         scenario=scenario,
         size=Size.RAPID,
-        part=Part.FULL,
+        part=DataPart.FULL,
         cells=cells,
         rounds=5,
         duration=Duration(min_queries=64, min_s=1, max_s=2),
@@ -64,7 +64,7 @@ def speed(seconds, **changes):
         "queries": 64, "is_valid": True, "score_s": seconds, "p90_s": seconds, "samples_per_s": None,
         "own_score_s": seconds, "own_p90_s": seconds, "duration_s": 1.0, "wall_per_cpu": 1.0, "waited_share": 0.0,
     }  # fmt: skip
-    return Speed(**{**values, **changes})
+    return MeasuredSpeed(**{**values, **changes})
 
 
 def timed(cell, number, found, loaded=LOADED):
@@ -76,7 +76,7 @@ def timed(cell, number, found, loaded=LOADED):
 
 
 def answered(cell, value=0.9, loaded=LOADED):
-    quality = Quality(value=value, examples=100, answers_sha256="a")
+    quality = MeasuredQuality(value=value, examples=100, answers_sha256="a")
     return CellRun(
         cell=cell, scenario=Scenario.SINGLE_STREAM, mode=Mode.ACCURACY, round=0, loaded=loaded, quality=quality,
         logs=f"closed/perfguard/results/host/own-{cell.id}/SingleStream/accuracy", began_at=900.0, ended_at=950.0,

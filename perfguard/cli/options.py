@@ -55,7 +55,12 @@ def flag(*names: str, **fields: Any) -> Callable[[F], F]:
 
 json_option = flag("--json", "as_json", help="JSON instead of text.")
 format_option = click.option(
-    "--format", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Format of the result on stdout.",
 )
 suite_option = click.option("-s", "--suite", help="Suite.")
 setup_option = click.option(

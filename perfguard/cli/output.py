@@ -6,11 +6,15 @@ import io
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
 
+import click
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from perfguard.cli.diagnostics import is_terminal
+from perfguard.cli.diagnostics import is_terminal, reader_may_leave
+from perfguard.codec import to_json
+from perfguard.errors import UsageError
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
 from perfguard.report.messages.catalog import describe
 
@@ -31,6 +35,24 @@ def print_parts(render: Callable[[int], Iterable[RenderableType]]) -> None:
     console = Console(width=width, highlight=False)
     for part in render(width):
         console.print(part)
+
+
+def print_and_exit(
+    found: object, render: Callable[[], Iterable[RenderableType]], output_format: str, *, exit_code: int
+) -> NoReturn:
+    """Print a result as a table or as JSON, and exit with its code, whoever reads.
+
+    Raises:
+        UsageError: The format is one of gates alone.
+    """
+    if output_format not in ("table", "json"):
+        raise UsageError(f"--format {output_format} is for gates; write table or json")
+    with reader_may_leave():
+        if output_format == "json":
+            click.echo(to_json(found, indent=1))
+        else:
+            print_parts(lambda _: render())
+    raise click.exceptions.Exit(exit_code)
 
 
 def plain_text(parts: Iterable[RenderableType]) -> str:

@@ -5,12 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NoReturn
 
-import click
-
-from perfguard.cli.diagnostics import reader_may_leave
-from perfguard.cli.output import print_parts
-from perfguard.codec import from_builtins, to_json
-from perfguard.errors import UsageError
+from perfguard.cli.output import print_and_exit
+from perfguard.codec import from_builtins
 from perfguard.gate.task_audits import RESULT
 from perfguard.gate.tasks import recorded_task
 from perfguard.host.identity import machine_line
@@ -28,19 +24,8 @@ def show_task(folder: Path, output_format: str) -> NoReturn:
 
 
 def print_task(found: TaskResult, output_format: str) -> NoReturn:
-    """Print a run of a task, and exit with its code.
-
-    Raises:
-        UsageError: The format is one of gates alone.
-    """
-    if output_format not in ("table", "json"):
-        raise UsageError(f"--format {output_format} is for gates; a task is shown as table or json")
-    with reader_may_leave():
-        if output_format == "json":
-            click.echo(to_json(found, indent=1))
-        else:
-            print_parts(lambda _: render_task(found))
-    raise click.exceptions.Exit(found.exit_code)
+    """Print a run of a task, and exit with its code."""
+    print_and_exit(found, lambda: render_task(found), output_format, exit_code=found.exit_code)
 
 
 def show_audit(folder: Path, output_format: str) -> NoReturn:
@@ -55,9 +40,4 @@ def show_audit(folder: Path, output_format: str) -> NoReturn:
 
 def print_audit(found: Audit, output_format: str) -> NoReturn:
     """Print an audit, and exit with its code."""
-    with reader_may_leave():
-        if output_format == "json":
-            click.echo(to_json(found, indent=1))
-        else:
-            print_parts(lambda _: render_audit(found))
-    raise click.exceptions.Exit(found.exit_code)
+    print_and_exit(found, lambda: render_audit(found), output_format, exit_code=found.exit_code)

@@ -8,10 +8,8 @@ from typing import NoReturn
 
 import click
 
-from perfguard.cli.diagnostics import reader_may_leave
-from perfguard.cli.output import print_parts
+from perfguard.cli.output import print_and_exit, print_parts
 from perfguard.codec import to_json
-from perfguard.errors import UsageError
 from perfguard.hetero.simulated import Balance
 from perfguard.host.identity import machine_line
 from perfguard.records.events import RunStarted
@@ -51,11 +49,4 @@ def print_balances(found: Mapping[str, Balance], output_format: str) -> None:
 
 def print_training(found: Training, output_format: str) -> NoReturn:
     """Print a run, and exit with its code."""
-    if output_format not in ("table", "json"):
-        raise UsageError(f"--format {output_format} is for gates; a training is shown as table or json")
-    with reader_may_leave():
-        if output_format == "json":
-            click.echo(to_json(found, indent=1))
-        else:
-            print_parts(lambda _: render_training(found))
-    raise click.exceptions.Exit(found.exit_code)
+    print_and_exit(found, lambda: render_training(found), output_format, exit_code=found.exit_code)

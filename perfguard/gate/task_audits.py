@@ -13,7 +13,7 @@ from perfguard.host.identity import machine_line
 from perfguard.records.events import RunFinished
 from perfguard.records.facts import Fact
 from perfguard.records.task_audits import Audit, CellAudit
-from perfguard.records.tasks import Cell, CellOutcome, CellResult, CellRun, Mode, Package, TaskPlan, Test
+from perfguard.records.tasks import CellOutcome, CellResult, CellRun, ComplianceTest, Mode, Package, TaskCell, TaskPlan
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.tasks.auditing import (
     LEAST_OF_CLAIM,
@@ -27,7 +27,7 @@ from perfguard.tasks.auditing import (
 from perfguard.tasks.checking.rules import broken_rules
 from perfguard.tasks.checking.tree import read_tree
 from perfguard.tasks.judging import score_of
-from perfguard.tasks.loadgen_logs import ACCURACY, Answer, parse_answers
+from perfguard.tasks.loadgen_logs import ACCURACY, LoggedAnswer, parse_answers
 
 MODE = "audit"
 RESULT = "audit.json"
@@ -58,7 +58,7 @@ def audit_package(request: Request, folder: Path, package: Package) -> Audit:
     with open_session(request, mode=MODE) as session:
         session.folder.write_json("fingerprint.json", session.fingerprint)
         session.emit(package.plan)
-        claims, work = _claims(package), _Work(session, package.plan)
+        claims, work = _claims(package), _AuditWork(session, package.plan)
         for claim in claims:
             work.measure_speed(claim)
         for claim in claims:
@@ -80,7 +80,7 @@ def audit_package(request: Request, folder: Path, package: Package) -> Audit:
         return audit
 
 
-class _Work:
+class _AuditWork:
     """Measurements of an audit, by cell."""
 
     def __init__(self, session: Session, plan: TaskPlan) -> None:
@@ -93,10 +93,10 @@ class _Work:
             run = self._one(claim.cell, Mode.PERFORMANCE, number)
             if run is None or run.problem is not None or max(self._shares(claim)) >= LEAST_OF_CLAIM:
                 break
-        for test in Test:
+        for test in ComplianceTest:
             self._one(claim.cell, Mode.PERFORMANCE, 0, test)
 
-    def measure_quality(self, cell: Cell) -> None:
+    def measure_quality(self, cell: TaskCell) -> None:
         """All answers."""
         self._one(cell, Mode.ACCURACY, 0)
 
@@ -118,13 +118,15 @@ class _Work:
         yield from judge_speed(self._shares(claim))
         yield from judge_quality(claim.quality, quality)
         speeds = {run.test: run.speed for run in own if run.speed is not None}
-        if (plain := speeds.get(None)) and (sampled := speeds.get(Test.SAMPLED)):
+        if (plain := speeds.get(None)) and (sampled := speeds.get(ComplianceTest.SAMPLED)):
             judged = {answer.sample: answer.data for answer in self._answers(own, Mode.ACCURACY, None)}
-            yield from judge_sampled(self._answers(own, Mode.PERFORMANCE, Test.SAMPLED), judged, plain, sampled)
-        if (unique := speeds.get(Test.UNIQUE)) and (same := speeds.get(Test.SAME)):
+            yield from judge_sampled(
+                self._answers(own, Mode.PERFORMANCE, ComplianceTest.SAMPLED), judged, plain, sampled
+            )
+        if (unique := speeds.get(ComplianceTest.UNIQUE)) and (same := speeds.get(ComplianceTest.SAME)):
             yield from judge_same(unique, same)
 
-    def _one(self, cell: Cell, mode: Mode, number: int, test: Test | None = None) -> CellRun | None:
+    def _one(self, cell: TaskCell, mode: Mode, number: int, test: ComplianceTest | None = None) -> CellRun | None:
         """One measurement; None where the user wants to end."""
         session = self._session
         if session.interrupts.asked:
@@ -134,7 +136,7 @@ class _Work:
         cool_down(self._start, most_s=self._plan.cooling.most_s, wants_stop=lambda: session.interrupts.asked)
         return run
 
-    def _scores(self, cell: Cell) -> list[float]:
+    def _scores(self, cell: TaskCell) -> list[float]:
         speeds = [run.speed for run in self._runs if run.cell == cell and run.speed is not None and run.test is None]
         scores = (score_of(self._plan.scenario, [speed]) for speed in speeds)
         return [score for score in scores if score is not None]
@@ -143,7 +145,7 @@ class _Work:
         claimed = claim.score or 0.0
         return [share_of_claim(self._plan.scenario, claimed, score) for score in self._scores(claim.cell)] or [0.0]
 
-    def _answers(self, own: list[CellRun], mode: Mode, test: Test | None) -> tuple[Answer, ...]:
+    def _answers(self, own: list[CellRun], mode: Mode, test: ComplianceTest | None) -> tuple[LoggedAnswer, ...]:
         for run in own:
             if run.mode is mode and run.test is test and run.problem is None:
                 path = self._session.folder.path / PACKAGE / run.logs / ACCURACY

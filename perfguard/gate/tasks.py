@@ -14,21 +14,21 @@ from perfguard.records.events import RunFinished
 from perfguard.records.facts import fact
 from perfguard.records.run_data import RunData
 from perfguard.records.tasks import (
-    Cell,
     CellOutcome,
     CellResult,
     CellRun,
+    ComplianceTest,
     Cooling,
+    DataPart,
     Mode,
     Package,
-    Part,
     Scenario,
     Size,
+    TaskCell,
     TaskConfig,
     TaskJob,
     TaskPlan,
     TaskResult,
-    Test,
 )
 from perfguard.runner.arms import git
 from perfguard.runner.run_folder import read_events
@@ -53,8 +53,8 @@ class Asked:
     task: TaskConfig
     scenario: Scenario
     size: Size
-    part: Part
-    cells: tuple[Cell, ...]
+    part: DataPart
+    cells: tuple[TaskCell, ...]
     rounds: int
     is_open: bool = False
 
@@ -143,7 +143,7 @@ def _measure(session: Session, plan: TaskPlan, start: Heat) -> None:
 
 
 def measure_one(
-    session: Session, plan: TaskPlan, cell: Cell, mode: Mode, number: int, *, test: Test | None = None
+    session: Session, plan: TaskPlan, cell: TaskCell, mode: Mode, number: int, *, test: ComplianceTest | None = None
 ) -> CellRun:
     """Measure a cell once; what it came to is an event of the run."""
     session.request.progress(fact("step.task", cell=cell.id, mode=mode.value, round=number + 1, rounds=plan.rounds))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.metadata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from perfguard.errors import UsageError
+from perfguard.errors import UsageError, did_you_mean
 from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, BatchLimits, FixedBatches, Policy
 from perfguard.records.training import GroupConfig, Kind, TrainingConfig
 
@@ -69,8 +68,7 @@ def require_algorithm(name: str) -> None:
     own = [point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS)]
     known = [*ALGORITHMS, *own]
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, known)
         raise UsageError(
             f"algorithm {name!r} is unknown; {hint}choose from {', '.join(known)}, or register a policy as an entry "
             f"point of {ENTRY_POINTS!r}"

@@ -1,4 +1,4 @@
-"""A run in real time: messages of a transport to the coordinator, its orders back, and what is to be told of it."""
+"""A run in real time: takes messages from workers, sends their orders, and reports what happens."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _pace(sums: Mapping[str, float]) -> Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Who is told of a run while it goes on."""
+    """Callbacks of a run."""
 
     happened: Callable[[Happening], None]
     used: Callable[[float, Mapping[str, GroupUse]], None]  # Seconds since the beginning, and each group's work

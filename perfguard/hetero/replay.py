@@ -16,7 +16,7 @@ from perfguard.hetero.messages import Evaluate, ExecuteWork, FromWorker, Report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """What the coordinator was told, or that it looked at the time."""
+    """A message that the coordinator got, or a look at the time."""
 
     at_s: float
     message: FromWorker | None = None  # None: the time alone

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
@@ -14,16 +12,11 @@ from typing import Any
 
 import msgspec
 
-from perfguard.config import require_known
-from perfguard.errors import ConfigError, UsageError
+from perfguard.config import file_text, from_table, parse_toml, require_known
+from perfguard.errors import UsageError, did_you_mean
 from perfguard.hetero.planning import is_file
 from perfguard.hetero.shapes import SHAPES
 from perfguard.records.training import DataConfig, Device, GroupConfig, Kind, ModelConfig, TrainingConfig
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover - Python 3.10 only
-    import tomli as tomllib
 
 PRESETS = ("covtype", "w8a", "delicious", "real-sim", "digits")
 """Names of the packaged settings: the four shapes of the paper, and a small real set."""
@@ -36,9 +29,7 @@ def load_preset(name: str) -> TrainingConfig:
         UsageError: There are none of this name.
     """
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UsageError(f"--preset {name!r} is unknown; {hint}choose from {', '.join(PRESETS)}")
+        raise UsageError(f"--preset {name!r} is unknown; {did_you_mean(name, PRESETS)}choose from {', '.join(PRESETS)}")
     text = resources.files("perfguard.hetero").joinpath("presets").joinpath(f"{name}.toml").read_text(encoding="utf-8")
     return parse(text, f"preset {name}")
 
@@ -49,11 +40,7 @@ def load_file(path: Path) -> TrainingConfig:
     Raises:
         ConfigError: It cannot be read, or holds something else.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    config = parse(text, str(path))
+    config = parse(file_text(path), str(path))
     source = path.parent / config.data.source
     if not is_file(config.data.source):
         return config
@@ -66,17 +53,14 @@ def parse(text: str, where: str) -> TrainingConfig:
     Raises:
         ConfigError: They are not TOML, or a key or value makes no sense.
     """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where} is not TOML: {error}") from error
+    table = parse_toml(text, where)
     require_known(table, TrainingConfig, where)
     for key, kind in (("data", DataConfig), ("model", ModelConfig)):
         if isinstance(table.get(key), dict):
             require_known(table[key], kind, f"{where}: {key}")
     for name, group in _groups_of(table):
         require_known(group, GroupConfig, f"{where}: groups.{name}")
-    return _converted(table, where)
+    return from_table(table, TrainingConfig, where)
 
 
 def with_overrides(config: TrainingConfig, overrides: Mapping[str, Any], where: str) -> TrainingConfig:
@@ -89,19 +73,12 @@ def with_overrides(config: TrainingConfig, overrides: Mapping[str, Any], where: 
             for parent in parents:
                 place = place[parent]
             place[last] = value
-    return _converted(table, where)
+    return from_table(table, TrainingConfig, where)
 
 
 def _groups_of(table: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     groups = table.get("groups")
     return [pair for pair in groups.items() if isinstance(pair[1], dict)] if isinstance(groups, dict) else []
-
-
-def _converted(table: Mapping[str, Any], where: str) -> TrainingConfig:
-    try:
-        return msgspec.convert(table, TrainingConfig, strict=True)
-    except (msgspec.ValidationError, ConfigError) as error:
-        raise ConfigError(f"{where}: {error}") from error
 
 
 def paper_batches(config: TrainingConfig) -> TrainingConfig:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfguard.records.facts import Fact
-from perfguard.records.tasks import Cell, Scenario
+from perfguard.records.tasks import Scenario, TaskCell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellAudit:
     """One cell of a package, measured again."""
 
-    cell: Cell
+    cell: TaskCell
     claimed: float  # Score of the package: seconds, or samples per second offline
     found: tuple[float, ...]  # Scores of the tries, in order; the last one ended them
     claimed_quality: float | None

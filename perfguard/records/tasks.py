@@ -29,7 +29,7 @@ class Size(str, Enum):
     RAPID = "rapid"
 
 
-class Part(str, Enum):
+class DataPart(str, Enum):
     """How much of the data is used for quality."""
 
     FULL = "full"
@@ -37,7 +37,7 @@ class Part(str, Enum):
     TINY = "tiny"
 
 
-class Precision(str, Enum):
+class ModelPrecision(str, Enum):
     """What a model is computed in."""
 
     FP32 = "fp32"
@@ -79,7 +79,7 @@ class DataSource:
     """Where examples come from."""
 
     source: str  # `sklearn:digits`, `generated`, or a name that a loader knows
-    parts: Mapping[Part, int]  # Examples of each part; the first ones of the evaluation split
+    parts: Mapping[DataPart, int]  # Examples of each part; the first ones of the evaluation split
     sha256: str | None = None  # Of all evaluation examples and labels; None: not fixed
 
 
@@ -144,7 +144,7 @@ class TaskConfig:
             raise ConfigError(f"performance_samples = {self.performance_samples}: give 1 or more")
         if Scenario.SERVER in self.scenarios and not (self.server_qps and self.server_bound_s):
             raise ConfigError("the server scenario needs server_qps and server_bound_s, both above 0")
-        if Part.FULL not in self.data.parts:
+        if DataPart.FULL not in self.data.parts:
             raise ConfigError("data: parts has no 'full'")
         for part, count in self.data.parts.items():
             if count < 1:
@@ -158,7 +158,7 @@ class Mode(str, Enum):
     ACCURACY = "accuracy"
 
 
-class Test(str, Enum):
+class ComplianceTest(str, Enum):
     """Settings of LoadGen that a test for cheating changes. Source: MLPerf inference, compliance."""
 
     SAMPLED = "sampled"  # TEST01: some answers are logged while speed is measured
@@ -167,11 +167,11 @@ class Test(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class TaskCell:
     """One way to run a task: a framework, a precision and a number of threads."""
 
     backend: str
-    precision: Precision
+    precision: ModelPrecision
     threads: int
     copy: int = 1  # Of the same cell in one run, from 1: two of them show how far apart equal cells come out
 
@@ -196,17 +196,17 @@ class TaskJob:
     """What the process that measures gets from its parent."""
 
     task: TaskConfig
-    cell: Cell
+    cell: TaskCell
     scenario: Scenario
     mode: Mode
     duration: Duration
-    part: Part
+    part: DataPart
     logs: str  # Folder that LoadGen writes to
     data_folder: str  # What the user has fetched
     cache: str  # What is made once
     seeds: Seeds = Seeds()
     warmups: int = 8  # Queries before LoadGen starts
-    test: Test | None = None  # What else is tested while speed is measured
+    test: ComplianceTest | None = None  # What else is tested while speed is measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +226,7 @@ class TaskLoaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speed:
+class MeasuredSpeed:
     """What a measurement in performance mode came to."""
 
     queries: int  # Offline: samples
@@ -245,7 +245,7 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quality:
+class MeasuredQuality:
     """What a measurement in accuracy mode came to."""
 
     value: float  # Of the task's metric
@@ -257,7 +257,7 @@ class Quality:
 class CellRun:
     """One measurement of a cell in one mode, by a process of its own."""
 
-    cell: Cell
+    cell: TaskCell
     scenario: Scenario
     mode: Mode
     round: int  # From 0
@@ -265,10 +265,10 @@ class CellRun:
     began_at: float  # Seconds since 1970
     ended_at: float
     loaded: TaskLoaded | None = None  # None where nothing could be loaded
-    speed: Speed | None = None
-    quality: Quality | None = None
+    speed: MeasuredSpeed | None = None
+    quality: MeasuredQuality | None = None
     problem: Fact | None = None  # Why there is neither
-    test: Test | None = None  # What else was tested
+    test: ComplianceTest | None = None  # What else was tested
 
 
 class CellOutcome(str, Enum):
@@ -295,7 +295,7 @@ class Interval95:
 class CellResult:
     """What is known of a cell."""
 
-    cell: Cell
+    cell: TaskCell
     outcome: CellOutcome
     reasons: tuple[Fact, ...]  # Why it is not valid; also what the reader should know of a valid one
     score: float | None = None  # Median over rounds: seconds, or samples per second offline
@@ -320,8 +320,8 @@ class TaskPlan:
     task: TaskConfig
     scenario: Scenario
     size: Size
-    part: Part
-    cells: tuple[Cell, ...]  # The first is what the others are compared with
+    part: DataPart
+    cells: tuple[TaskCell, ...]  # The first is what the others are compared with
     rounds: int  # Measurements of speed of each cell
     duration: Duration
     cooling: Cooling

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from perfguard.codec import from_builtins, to_json
-from perfguard.errors import StoreError
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.tasks import CellRun, Quality, Speed, TaskJob, TaskLoaded
+from perfguard.records.tasks import CellRun, MeasuredQuality, MeasuredSpeed, TaskJob, TaskLoaded
+from perfguard.runner.process.json_lines import json_lines
 from perfguard.runner.process.launching import launched
 
 LOADS_S = 900.0  # Longest loading: the first compilation of a large model takes minutes
 SILENT_S = 25.0  # Longest time without an answer, once the model is loaded
-_POLL_S = 0.25
 _COMMAND = [sys.executable, "-W", "default", "-m", "perfguard.tasks.child.main"]
 """A framework's own warnings are no errors, whatever the user has set."""
 
@@ -91,22 +88,24 @@ def measure_cell(job: TaskJob, watch: Watch, *, number: int, place: str) -> Cell
     )
 
 
-_TYPES: dict[str, type] = {"loaded": TaskLoaded, "speed": Speed, "quality": Quality}
+_TYPES: dict[str, type] = {"loaded": TaskLoaded, "speed": MeasuredSpeed, "quality": MeasuredQuality}
 
 
 def _listen(process: subprocess.Popen[bytes], out: IO[bytes], watch: Watch, found: dict[str, Any]) -> Fact | None:
     """Take lines until the process ends; gives why it could not measure, as far as it is known."""
     problem: Fact | None = None
-
-    def limit_s() -> float:
-        return watch.silent_s if found else watch.loads_s
-
-    for line in _lines(out, watch, limit_s):
-        if line is None:
+    heard = time.monotonic()
+    for line in json_lines(out):
+        limit_s = watch.silent_s if found else watch.loads_s
+        is_silent = line is None and time.monotonic() - heard > limit_s
+        if watch.wants_stop() or is_silent:
             process.kill()
             if watch.wants_stop():
                 return fact("task.interrupted")
-            return fact("task.silent", severity=Severity.GRAVE, limit_s=limit_s(), is_loaded=bool(found))
+            return fact("task.silent", severity=Severity.GRAVE, limit_s=limit_s, is_loaded=bool(found))
+        if line is None:
+            continue
+        heard = time.monotonic()
         kind, value = line["kind"], line["value"]
         if kind in _TYPES:
             found[kind] = from_builtins(value, _TYPES[kind], source=f"the process that measures ({kind})")
@@ -116,31 +115,6 @@ def _listen(process: subprocess.Popen[bytes], out: IO[bytes], watch: Watch, foun
             problem = fact("task.failed", severity=Severity.GRAVE, error=str(value))
     process.wait()
     return problem
-
-
-def _lines(out: IO[bytes], watch: Watch, limit_s: Callable[[], float]) -> Iterator[dict[str, Any] | None]:
-    """Lines of the process; None, and no more, where it is silent for too long or the user wants to end.
-
-    Raises:
-        StoreError: A line is no JSON.
-    """
-    buffer, heard = b"", time.monotonic()
-    while True:
-        if watch.wants_stop() or time.monotonic() - heard > limit_s():
-            yield None
-            return
-        if not select.select([out], [], [], _POLL_S)[0]:
-            continue
-        content = out.read1(65536)  # type: ignore[attr-defined]
-        if not content:
-            return
-        heard = time.monotonic()
-        *lines, buffer = (buffer + content).split(b"\n")
-        for line in lines:
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                raise StoreError(f"the process that measures wrote {line[:80]!r}, which is no result") from error
 
 
 def _ended(returncode: int, log: Path) -> Fact:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from perfguard.codec import from_builtins, to_json
 from perfguard.config import LoadedConfig
@@ -33,6 +32,7 @@ from perfguard.records.training import (
     TrainingPlanned,
     TrainingUse,
 )
+from perfguard.runner.process.json_lines import json_lines
 from perfguard.runner.process.launching import launched
 from perfguard.runner.run_folder import read_events
 from perfguard.runner.session import Request, Session, open_session
@@ -158,9 +158,13 @@ def _run(
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are pipes
         process.stdin.write(to_json(job).encode())
         process.stdin.close()
-        error = None
-        for line in _lines(session, process, process.stdout):
-            error = _take(session, line) or error
+        error, is_stopping = None, False
+        for line in json_lines(process.stdout):
+            if session.interrupts.asked and not is_stopping:
+                process.send_signal(signal.SIGTERM)
+                is_stopping = True
+            if line is not None:
+                error = _take(session, line) or error
     outcome = session.data.training.outcome if session.data.training else None
     if error is not None:
         raise _ChildError(error["message"], ExitCode(error["exit_code"]))
@@ -230,22 +234,6 @@ def _started(session: Session, log: Path) -> Iterator[subprocess.Popen[bytes]]:
 def _environment(session: Session) -> dict[str, str]:
     """Threads are the workers' own choice; BLAS must not take all CPUs in each of them."""
     return {**session.request.inherited, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-
-
-def _lines(session: Session, process: subprocess.Popen[bytes], out: IO[bytes]) -> Iterator[dict[str, Any]]:
-    buffer, is_told = b"", False
-    while True:
-        if session.interrupts.asked and not is_told:
-            process.send_signal(signal.SIGTERM)
-            is_told = True
-        if not select.select([out], [], [], 0.25)[0]:
-            continue
-        content = out.read1(65536)  # type: ignore[attr-defined]
-        if not content:
-            return
-        *lines, buffer = (buffer + content).split(b"\n")
-        for line in lines:
-            yield json.loads(line)
 
 
 def _take(session: Session, line: dict[str, Any]) -> dict[str, Any] | None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.tasks import Scenario, Speed
-from perfguard.tasks.loadgen_logs import Answer
+from perfguard.records.tasks import MeasuredSpeed, Scenario
+from perfguard.tasks.loadgen_logs import LoggedAnswer
 from perfguard.tasks.scores import LEAST_EQUAL_DB, snr_db
 
 LEAST_OF_CLAIM = 0.95
@@ -46,7 +46,7 @@ def judge_quality(claimed: float | None, found: float | None) -> tuple[Fact, ...
 
 
 def judge_sampled(
-    sampled: Sequence[Answer], judged: Mapping[int, bytes], plain: Speed, logging: Speed
+    sampled: Sequence[LoggedAnswer], judged: Mapping[int, bytes], plain: MeasuredSpeed, logging: MeasuredSpeed
 ) -> tuple[Fact, ...]:
     """TEST01: answers logged while speed is measured are those of accuracy mode, and the speed is the same."""
     found: list[Fact] = []
@@ -62,7 +62,7 @@ def judge_sampled(
     return tuple(found)
 
 
-def judge_same(unique: Speed, same: Speed) -> tuple[Fact, ...]:
+def judge_same(unique: MeasuredSpeed, same: MeasuredSpeed) -> tuple[Fact, ...]:
     """TEST04: one sample over and over is hardly faster than each sample once, so answers are not kept."""
     gain = _slower(same, unique)
     if gain is None:
@@ -73,7 +73,7 @@ def judge_same(unique: Speed, same: Speed) -> tuple[Fact, ...]:
     return (fact("audit.caching", values, severity=Severity.GRAVE),)
 
 
-def _slower(one: Speed, other: Speed) -> float | None:
+def _slower(one: MeasuredSpeed, other: MeasuredSpeed) -> float | None:
     """How much longer a query of the other takes, as a share; None where it is not known."""
     if one.mean_s and other.mean_s:
         return other.mean_s / one.mean_s - 1

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from importlib.metadata import entry_points
-
-from perfguard.errors import UsageError
+from perfguard.errors import UsageError, did_you_mean
 
 GROUP = "perfguard.task_backends"
 """Entry points with backends of others."""
@@ -19,8 +16,9 @@ def require_backend(name: str) -> None:
     Raises:
         UsageError: There is no backend of this name.
     """
+    from importlib.metadata import entry_points
+
     known = [*BUILTIN, *(entry.name for entry in entry_points(group=GROUP))]
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, known)
         raise UsageError(f"backend {name!r} is unknown; {hint}choose from {', '.join(known)}")

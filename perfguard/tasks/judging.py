@@ -8,15 +8,15 @@ from statistics import median
 
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.tasks import (
-    Cell,
     CellOutcome,
     CellResult,
     CellRun,
     Interval95,
-    Precision,
+    MeasuredSpeed,
+    ModelPrecision,
     QualityKind,
     Scenario,
-    Speed,
+    TaskCell,
     TaskPlan,
 )
 from perfguard.stats.paired import estimate_paired
@@ -47,7 +47,7 @@ def recommendation(results: Sequence[CellResult], runs: Sequence[CellRun], plan:
 
 
 def _result(
-    plan: TaskPlan, cell: Cell, runs: Sequence[CellRun], times: dict[int, float], reference: dict[int, float]
+    plan: TaskPlan, cell: TaskCell, runs: Sequence[CellRun], times: dict[int, float], reference: dict[int, float]
 ) -> CellResult:
     outcome, reasons = _outcome(plan, cell, runs)
     speeds = [run.speed for run in runs if run.speed is not None]
@@ -65,7 +65,7 @@ def _result(
     )
 
 
-def _outcome(plan: TaskPlan, cell: Cell, runs: Sequence[CellRun]) -> tuple[CellOutcome, tuple[Fact, ...]]:
+def _outcome(plan: TaskPlan, cell: TaskCell, runs: Sequence[CellRun]) -> tuple[CellOutcome, tuple[Fact, ...]]:
     for run in runs:
         if run.problem is not None:
             kinds = {"task.refused": CellOutcome.REFUSED, "task.interrupted": CellOutcome.UNMEASURED}
@@ -92,7 +92,7 @@ def _outcome(plan: TaskPlan, cell: Cell, runs: Sequence[CellRun]) -> tuple[CellO
     return kind, tuple(notes)
 
 
-def _precision(cell: Cell, runs: Sequence[CellRun]) -> list[Fact]:
+def _precision(cell: TaskCell, runs: Sequence[CellRun]) -> list[Fact]:
     """Whether what ran is what was asked for."""
     loaded = next(run.loaded for run in runs if run.loaded is not None)
     found = []
@@ -100,12 +100,12 @@ def _precision(cell: Cell, runs: Sequence[CellRun]) -> list[Fact]:
         found.append(
             fact("task.other_precision", severity=Severity.GRAVE, asked=cell.precision.value, ran_in=loaded.ran_in)
         )
-    if cell.precision is Precision.FP32 and loaded.snr_db is not None and loaded.snr_db < LEAST_SNR_DB:
+    if cell.precision is ModelPrecision.FP32 and loaded.snr_db is not None and loaded.snr_db < LEAST_SNR_DB:
         found.append(fact("task.not_fp32", severity=Severity.GRAVE, snr_db=loaded.snr_db, least_db=LEAST_SNR_DB))
     return found
 
 
-def _broken(speed: Speed) -> list[Fact]:
+def _broken(speed: MeasuredSpeed) -> list[Fact]:
     """Rules that a measurement of speed breaks."""
     found = []
     if not speed.is_valid:
@@ -118,7 +118,7 @@ def _broken(speed: Speed) -> list[Fact]:
     return found
 
 
-def score_of(scenario: Scenario, speeds: Sequence[Speed]) -> float | None:
+def score_of(scenario: Scenario, speeds: Sequence[MeasuredSpeed]) -> float | None:
     """Seconds of a query, or samples per second; the median over rounds."""
     if scenario is Scenario.OFFLINE:
         values = [speed.samples_per_s for speed in speeds]

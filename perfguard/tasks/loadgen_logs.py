@@ -39,7 +39,7 @@ class DetailLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class LoggedAnswer:
     """One line of the accuracy log."""
 
     sample: int  # Index of the example
@@ -82,7 +82,7 @@ def parse_summary(text: str) -> dict[str, str]:
     return found
 
 
-def parse_answers(text: str, *, source: str) -> tuple[Answer, ...]:
+def parse_answers(text: str, *, source: str) -> tuple[LoggedAnswer, ...]:
     """`mlperf_log_accuracy.json`.
 
     Raises:
@@ -92,7 +92,9 @@ def parse_answers(text: str, *, source: str) -> tuple[Answer, ...]:
         entries = json.loads(text)
         if not isinstance(entries, list):
             raise TypeError("no list")
-        return tuple(Answer(sample=_index(entry["qsl_idx"]), data=bytes.fromhex(entry["data"])) for entry in entries)
+        return tuple(
+            LoggedAnswer(sample=_index(entry["qsl_idx"]), data=bytes.fromhex(entry["data"])) for entry in entries
+        )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StoreError(f"{source} is not LoadGen's accuracy log ({error})") from error
 
@@ -103,7 +105,7 @@ def _index(value: Any) -> int:
     return value
 
 
-def answers_sha256(answers: Sequence[Answer]) -> str:
+def answers_sha256(answers: Sequence[LoggedAnswer]) -> str:
     """Hash of all answers, in the order of the examples."""
     found = hashlib.sha256()
     for answer in sorted(answers, key=lambda each: each.sample):
@@ -111,7 +113,7 @@ def answers_sha256(answers: Sequence[Answer]) -> str:
     return found.hexdigest()
 
 
-def duplicates(answers: Sequence[Answer]) -> tuple[int, ...]:
+def duplicates(answers: Sequence[LoggedAnswer]) -> tuple[int, ...]:
     """Examples that were answered more than once."""
     counts = Counter(answer.sample for answer in answers)
     return tuple(sorted(sample for sample, count in counts.items() if count > 1))

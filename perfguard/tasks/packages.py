@@ -8,14 +8,16 @@ from pathlib import Path
 
 from perfguard.codec import to_json
 from perfguard.records.machine.fingerprint import Fingerprint
-from perfguard.records.tasks import Cell, Mode, Package, Scenario, TaskPlan, Test
+from perfguard.records.tasks import ComplianceTest, Mode, Package, Scenario, TaskCell, TaskPlan
 
 MANIFEST = "package.json"
 ORGANIZATION = "perfguard"
 SCENARIO_FOLDERS = {Scenario.SINGLE_STREAM: "SingleStream", Scenario.OFFLINE: "Offline", Scenario.SERVER: "Server"}
 
 
-def logs_folder(plan: TaskPlan, system: str, cell: Cell, mode: Mode, number: int, *, test: Test | None = None) -> Path:
+def logs_folder(
+    plan: TaskPlan, system: str, cell: TaskCell, mode: Mode, number: int, *, test: ComplianceTest | None = None
+) -> Path:
     """Where LoadGen's logs of one measurement are, relative to the package."""
     division = "open" if plan.is_open else "closed"
     name = Path("performance", f"run_{number + 1}") if mode is Mode.PERFORMANCE else Path("accuracy")

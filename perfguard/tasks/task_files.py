@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from perfguard.config import require_known
-from perfguard.errors import ConfigError, UsageError
+from perfguard.config import file_text, from_table, parse_toml, require_known
+from perfguard.errors import UsageError, did_you_mean
 from perfguard.records.tasks import DataSource, Duration, ModelSource, QualityTarget, Scenario, Size, TaskConfig
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover - Python 3.10 only
-    import tomli as tomllib
 
 _STREAM = {
     Size.NORMAL: Duration(min_queries=1024, min_s=60.0, max_s=600.0),
@@ -48,11 +39,11 @@ def load_task(name: str) -> TaskConfig:
         ConfigError: The file cannot be read, or holds something else.
     """
     if "." in name or "/" in name:
-        return _load_file(Path(name))
+        path = Path(name)
+        return parse_task(file_text(path), str(path))
     names = builtin_names()
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, names)
         raise UsageError(f"task {name!r} is unknown; {hint}choose from {', '.join(names)}, or give a task file")
     text = resources.files("perfguard.tasks").joinpath("builtin").joinpath(f"{name}.toml").read_text(encoding="utf-8")
     return parse_task(text, f"task {name}")
@@ -64,20 +55,14 @@ def parse_task(text: str, where: str) -> TaskConfig:
     Raises:
         ConfigError: It is not TOML, or a key or value makes no sense.
     """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where} is not TOML: {error}") from error
+    table = parse_toml(text, where)
     require_known(table, TaskConfig, where)
     for key, kind in (("model", ModelSource), ("data", DataSource), ("quality", QualityTarget)):
         if isinstance(table.get(key), dict):
             require_known(table[key], kind, f"{where}: {key}")
     for size, duration in _durations(table):
         require_known(duration, Duration, f"{where}: durations.{size}")
-    try:
-        return msgspec.convert(table, TaskConfig, strict=True)
-    except (msgspec.ValidationError, ConfigError) as error:
-        raise ConfigError(f"{where}: {error}") from error
+    return from_table(table, TaskConfig, where)
 
 
 def duration_of(task: TaskConfig, scenario: Scenario, size: Size) -> Duration:
@@ -92,14 +77,6 @@ def with_target(task: TaskConfig, fraction: float | None) -> TaskConfig:
     if fraction is None:
         return task
     return replace(task, quality=replace(task.quality, fraction=fraction))
-
-
-def _load_file(path: Path) -> TaskConfig:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return parse_task(text, str(path))
 
 
 def _durations(table: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:

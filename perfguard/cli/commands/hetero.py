@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 
 from perfguard.cli import options as shared
 from perfguard.cli.diagnostics import Verbosity
-from perfguard.errors import StoreError, UsageError
+from perfguard.errors import StoreError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
@@ -77,14 +76,7 @@ def hetero_command() -> None:
     help="Go on from the last epoch of a run; default: the latest. Options change its settings.",
 )
 @shared.cpus_option
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Format of the result on stdout.",
-)
+@shared.format_option
 @shared.progress_options
 def train(**options: Any) -> None:
     """Train a model with the settings in CONFIG, a TOML file, or of a preset.
@@ -200,14 +192,7 @@ def _resumed(loaded: LoadedConfig, name: str) -> tuple[TrainingConfig, Resumed]:
 )
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Hogwild workers.")
 @click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Epochs.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Format of the result on stdout.",
-)
+@shared.format_option
 def simulate(**options: Any) -> None:
     """Simulate the coordinator and a policy with workers of given speed; default: those that the latest RUN measured.
 
@@ -244,8 +229,7 @@ def _of_computer(options: dict[str, Any]) -> _Setup:
     if options["run"] is not None:
         raise UsageError("give a RUN, whose speeds are used, or --computer")
     if name not in COMPUTERS:
-        near = difflib.get_close_matches(name, COMPUTERS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, COMPUTERS)
         raise UsageError(f"--computer {name!r} is unknown; {hint}choose from {', '.join(COMPUTERS)}")
     config = load_preset(options["preset"] or "covtype")
     if config.data.source not in SHAPES:

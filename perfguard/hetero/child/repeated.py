@@ -179,7 +179,7 @@ class WorkerPool:
         return found
 
     def send(self, worker: str, order: ToWorker) -> None:
-        """Hand an order to a worker; none is told to stop, since another training follows."""
+        """Hand an order to a worker, but no stop: another training follows."""
         if not isinstance(order, Stop):
             part = self._ordered[worker] = replace(order.range, ticket=self._number * _TICKETS + order.range.ticket)
             self._sent[worker] = time.perf_counter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import platform
@@ -14,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perfguard.errors import ArmError
+from perfguard.errors import ArmError, did_you_mean
 from perfguard.records.plan import ArmSpec, EnvProfile, ResolvedArm
 from perfguard.records.run import Arm
 from perfguard.runner.arms import git
@@ -74,8 +73,7 @@ def parse_arm(text: str) -> ArmSpec:
 def _unknown_kind(kind: str, text: str) -> ArmError:
     if text.startswith("stored+"):
         return ArmError(f"arm {text!r}: 'stored' stands alone; nothing can be added to what was measured earlier")
-    near = difflib.get_close_matches(kind, (*_KINDS, "stored"), n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    hint = did_you_mean(kind, (*_KINDS, "stored"))
     return ArmError(f"arm {text!r}: {kind!r} is no kind of arm; {hint}use {_EXAMPLES}")
 
 

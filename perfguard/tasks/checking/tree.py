@@ -19,8 +19,8 @@ from perfguard.tasks.loadgen_logs import (
     ACCURACY,
     DETAIL,
     SUMMARY,
-    Answer,
     DetailLog,
+    LoggedAnswer,
     parse_answers,
     parse_detail,
     parse_summary,
@@ -48,7 +48,7 @@ class Logs:
     mode: Mode
     detail: DetailLog | None  # None where it is missing or unreadable; `problems` says which
     summary: Mapping[str, str]
-    answers: tuple[Answer, ...]
+    answers: tuple[LoggedAnswer, ...]
     files: frozenset[str]  # Names in the folder
     problems: tuple[str, ...] = ()  # What could not be read
     run: CellRun | None = None  # What the package says of it
@@ -63,7 +63,7 @@ class Logs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class ResultTree:
     """A tree of results."""
 
     root: Path
@@ -77,7 +77,7 @@ class Tree:
         return (logs for logs in self.logs if logs.mode is mode)
 
 
-def read_tree(root: Path) -> Tree:
+def read_tree(root: Path) -> ResultTree:
     """All of a tree; what cannot be read is a problem of its logs.
 
     Raises:
@@ -102,7 +102,7 @@ def read_tree(root: Path) -> Tree:
         )
     systems = {path.stem for division in DIVISIONS for path in root.glob(f"{division}/*/systems/*.json")}
     stray = tuple(sorted(str(path.relative_to(root)) for path in root.rglob("audit.config")))
-    return Tree(root=root, package=package, logs=tuple(logs), systems=frozenset(systems), stray=stray)
+    return ResultTree(root=root, package=package, logs=tuple(logs), systems=frozenset(systems), stray=stray)
 
 
 def _package(root: Path) -> Package | None:
@@ -129,7 +129,7 @@ def _read(root: Path, folder: Path, scenario: Path, mode: Mode, by_place: Mappin
     problems: list[str] = []
     texts = {name: _text(folder / name, problems) for name in (DETAIL, SUMMARY, ACCURACY)}
     detail: DetailLog | None = None
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[LoggedAnswer, ...] = ()
     try:
         if (text := texts[DETAIL]) is not None:
             detail = parse_detail(text, source=DETAIL)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfguard.tasks.child.models import Arrays
-from perfguard.tasks.loadgen_logs import Answer
+from perfguard.tasks.loadgen_logs import LoggedAnswer
 
 
 def encoded(outputs: Arrays) -> list[npt.NDArray[np.float32]]:
@@ -20,7 +20,7 @@ def encoded(outputs: Arrays) -> list[npt.NDArray[np.float32]]:
     return list(rows)
 
 
-def decoded(answers: Sequence[Answer], like: Arrays) -> tuple[npt.NDArray[np.int64], Arrays]:
+def decoded(answers: Sequence[LoggedAnswer], like: Arrays) -> tuple[npt.NDArray[np.int64], Arrays]:
     """Examples' indices, `(answers,)`, and outputs in the shapes of `like`, whose first axis is the batch.
 
     Raises:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfguard.errors import ConfigError, UsageError
-from perfguard.records.tasks import DataSource, Part
+from perfguard.records.tasks import DataPart, DataSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examples:
+class TaskExamples:
     """The data of a task; no example that is evaluated is in another split."""
 
     evaluation: Split
@@ -31,7 +31,7 @@ class Examples:
     sha256: str  # Of the evaluation split
 
 
-def load_examples(source: DataSource, part: Part) -> Examples:
+def load_examples(source: DataSource, part: DataPart) -> TaskExamples:
     """The data of a task, as many evaluation examples as the part has.
 
     Raises:
@@ -56,10 +56,12 @@ def load_examples(source: DataSource, part: Part) -> Examples:
         raise ConfigError(f"data: part {part.value} wants {count} examples, {source.source} has {available}")
     labels = found.evaluation.labels
     evaluation = Split(inputs=found.evaluation.inputs[:count], labels=None if labels is None else labels[:count])
-    return Examples(evaluation=evaluation, calibration=found.calibration, training=found.training, sha256=found.sha256)
+    return TaskExamples(
+        evaluation=evaluation, calibration=found.calibration, training=found.training, sha256=found.sha256
+    )
 
 
-def _digits() -> Examples:
+def _digits() -> TaskExamples:
     """1,797 images: 1,200 to train on, of which 128 calibrate, and 597 to evaluate. By scikit-learn."""
     from sklearn import datasets
 
@@ -77,7 +79,7 @@ _VIEWS = 10
 """Of each photo; the last two calibrate."""
 
 
-def _photos() -> Examples:
+def _photos() -> TaskExamples:
     """Eight photos that come with scikit-image and scikit-learn, each in ten views, 300 × 300, from -1 to 1.
 
     A view is a part of the photo, drawn by a seed, half of them mirrored. There are no labels.
@@ -108,8 +110,8 @@ def _photos() -> Examples:
     )
 
 
-def _examples(*, evaluation: Split, calibration: Split, training: Split | None) -> Examples:
+def _examples(*, evaluation: Split, calibration: Split, training: Split | None) -> TaskExamples:
     found = hashlib.sha256(evaluation.inputs.tobytes())
     if evaluation.labels is not None:
         found.update(evaluation.labels.tobytes())
-    return Examples(evaluation=evaluation, calibration=calibration, training=training, sha256=found.hexdigest())
+    return TaskExamples(evaluation=evaluation, calibration=calibration, training=training, sha256=found.hexdigest())

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 
-from perfguard.tasks.child.backends import Order, RefusedError, reason_of
+from perfguard.tasks.child.backends import LoadRequest, RefusedError, reason_of
 
 OPSET = 20
 
 
-def onnx_model(order: Order) -> Path:
+def onnx_model(order: LoadRequest) -> Path:
     """The model as ONNX with a free batch size and one input, `input`; exported once and kept.
 
     Raises:
@@ -24,7 +24,7 @@ def onnx_model(order: Order) -> Path:
     )
 
 
-def _export(order: Order, target: Path) -> None:
+def _export(order: LoadRequest, target: Path) -> None:
     try:
         # Two examples: of one, torch.export makes a constant.
         example = torch.from_numpy(order.example).repeat(2, *([1] * (order.example.ndim - 1)))

@@ -15,7 +15,7 @@ import mlperf_loadgen as lg
 import numpy as np
 import numpy.typing as npt
 
-from perfguard.records.tasks import Mode, Scenario, TaskJob, Test
+from perfguard.records.tasks import ComplianceTest, Mode, Scenario, TaskJob
 from perfguard.tasks.child.answers import encoded
 from perfguard.tasks.child.models import Arrays
 from perfguard.tasks.scores import PERCENTILE
@@ -90,10 +90,10 @@ def _settings(job: TaskJob, pace_s: float) -> lg.TestSettings:
     found.single_stream_expected_latency_ns = max(1, round(pace_s / 4 * 1e9))
     found.single_stream_target_latency_percentile = PERCENTILE
     found.offline_expected_qps = 1.0  # so that the one query has `min_query_count` samples
-    if job.test is Test.SAMPLED:
+    if job.test is ComplianceTest.SAMPLED:
         found.accuracy_log_sampling_target = SAMPLED
-    found.performance_issue_unique = job.test is Test.UNIQUE
-    found.performance_issue_same = job.test is Test.SAME
+    found.performance_issue_unique = job.test is ComplianceTest.UNIQUE
+    found.performance_issue_same = job.test is ComplianceTest.SAME
     if job.scenario is Scenario.SERVER:
         found.server_target_qps = task.server_qps or 0.0
         found.server_target_latency_ns = round((task.server_bound_s or 0.0) * 1e9)
@@ -101,7 +101,7 @@ def _settings(job: TaskJob, pace_s: float) -> lg.TestSettings:
     return found
 
 
-class _Driver:
+class _QueryDriver:
     """Answers each query when it comes, in the thread that brings it."""
 
     def __init__(self, system: System) -> None:
@@ -140,7 +140,7 @@ class _Driver:
         """End what was started."""
 
 
-class _Server(_Driver):
+class _Server(_QueryDriver):
     """Answers queries in the order in which they come, in a thread of its own: LoadGen goes on sending meanwhile."""
 
     def __init__(self, system: System) -> None:
@@ -163,8 +163,8 @@ class _Server(_Driver):
             self.answer(*query)
 
 
-_DRIVERS: dict[Scenario, type[_Driver]] = {
-    Scenario.SINGLE_STREAM: _Driver,
-    Scenario.OFFLINE: _Driver,
+_DRIVERS: dict[Scenario, type[_QueryDriver]] = {
+    Scenario.SINGLE_STREAM: _QueryDriver,
+    Scenario.OFFLINE: _QueryDriver,
     Scenario.SERVER: _Server,
 }

@@ -21,7 +21,16 @@ import numpy.typing as npt
 
 from perfguard.codec import to_builtins
 from perfguard.errors import ConfigError, PerfguardError
-from perfguard.records.tasks import Mode, Precision, Quality, QualityKind, Scenario, Speed, TaskJob, TaskLoaded
+from perfguard.records.tasks import (
+    MeasuredQuality,
+    MeasuredSpeed,
+    Mode,
+    ModelPrecision,
+    QualityKind,
+    Scenario,
+    TaskJob,
+    TaskLoaded,
+)
 from perfguard.tasks.loadgen_logs import (
     ACCURACY,
     DETAIL,
@@ -37,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perfguard.tasks.child.backends import Loaded
-    from perfguard.tasks.child.examples import Examples
+    from perfguard.tasks.child.examples import TaskExamples
     from perfguard.tasks.child.loadgen import Stamps
     from perfguard.tasks.child.models import Arrays, Model
 
@@ -81,7 +90,7 @@ def _work(job: TaskJob, out: TextIO) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
     model: Model
-    examples: Examples
+    examples: TaskExamples
     plain: Loaded  # PyTorch in FP32
     reference: Arrays  # Its answers to the first examples
     loaded: Loaded
@@ -112,7 +121,7 @@ def _measure(job: TaskJob, tell: Any, fail: Any) -> None:
 
 def _load(job: TaskJob, tell: Any) -> _Ready:
     from perfguard.tasks.child.answers import encoded
-    from perfguard.tasks.child.backends import Order, Stages, backend_named, eager
+    from perfguard.tasks.child.backends import LoadRequest, Stages, backend_named, eager
     from perfguard.tasks.child.code import code_sha256
     from perfguard.tasks.child.examples import load_examples
     from perfguard.tasks.child.models import load_model
@@ -121,7 +130,7 @@ def _load(job: TaskJob, tell: Any) -> _Ready:
     examples = load_examples(job.task.data, job.part)
     model = load_model(job.task.model, examples, data_folder=Path(job.data_folder), cache=cache)
     first = examples.evaluation.inputs[:_COMPARED]
-    order = Order(
+    order = LoadRequest(
         model=model,
         precision=job.cell.precision,
         threads=job.cell.threads,
@@ -130,7 +139,7 @@ def _load(job: TaskJob, tell: Any) -> _Ready:
         cache=cache,
         stages=Stages(),
     )
-    plain = eager.load(replace(order, precision=Precision.FP32))
+    plain = eager.load(replace(order, precision=ModelPrecision.FP32))
     reference = plain.run(first)
     loaded = backend_named(job.cell.backend)(order)
     answers = _each(loaded.run, first)
@@ -178,7 +187,7 @@ def _each(run: Callable[[npt.NDArray[np.float32]], Arrays], inputs: npt.NDArray[
     return tuple(np.concatenate(parts) for parts in zip(*answered, strict=True))
 
 
-def _speed(job: TaskJob, stamps: Stamps, duration_s: float, before: _Used) -> Speed:
+def _speed(job: TaskJob, stamps: Stamps, duration_s: float, before: _Used) -> MeasuredSpeed:
     detail = parse_detail((Path(job.logs) / DETAIL).read_text(encoding="utf-8"), source=DETAIL)
     used = _Used.now()
     latencies_ns = [end - begin for begin, end in zip(stamps.begun, stamps.ended, strict=True)]
@@ -187,7 +196,7 @@ def _speed(job: TaskJob, stamps: Stamps, duration_s: float, before: _Used) -> Sp
     own_score, own_p90 = (None, None) if is_offline else (early_stopping(latencies_ns), percentile(latencies_ns))
     cpu_s = used.cpu_s - before.cpu_s
     single = job.cell.threads == 1 and job.scenario is not Scenario.SERVER and cpu_s > 0
-    return Speed(
+    return MeasuredSpeed(
         queries=job.duration.min_queries if is_offline else len(latencies_ns),
         is_valid=detail.values.get("result_validity") == "VALID",
         score_s=_seconds(detail.number("early_stopping_latency_ss")),
@@ -209,7 +218,7 @@ def _speed(job: TaskJob, stamps: Stamps, duration_s: float, before: _Used) -> Sp
     )
 
 
-def _quality(job: TaskJob, ready: _Ready) -> Quality:
+def _quality(job: TaskJob, ready: _Ready) -> MeasuredQuality:
     from perfguard.tasks.child.answers import decoded
     from perfguard.tasks.child.quality import quality_of
 
@@ -222,7 +231,7 @@ def _quality(job: TaskJob, ready: _Ready) -> Quality:
         truth: npt.NDArray[np.int64] | Arrays = labels[indices]
     else:
         truth = tuple(each[indices] for each in _each(ready.answering(ready.plain), ready.examples.evaluation.inputs))
-    return Quality(
+    return MeasuredQuality(
         value=quality_of(target.metric, outputs, truth), examples=len(indices), answers_sha256=answers_sha256(answers)
     )
 

@@ -17,7 +17,7 @@ from torch import nn
 from perfguard.errors import ConfigError, UsageError
 from perfguard.records.tasks import ModelSource
 from perfguard.tasks.child.detection import detections
-from perfguard.tasks.child.examples import Examples
+from perfguard.tasks.child.examples import TaskExamples
 from perfguard.tasks.child.importing import import_tflite
 
 Arrays = tuple[npt.NDArray[np.float32], ...]
@@ -52,7 +52,7 @@ TFLITE = "tflite"
 _POSTPROCESSES: dict[str, Callable[[Arrays], Arrays]] = {"ssd": _boxes}
 
 
-def load_model(source: ModelSource, examples: Examples, *, data_folder: Path, cache: Path) -> Model:
+def load_model(source: ModelSource, examples: TaskExamples, *, data_folder: Path, cache: Path) -> Model:
     """The model of a task.
 
     Raises:
@@ -75,7 +75,7 @@ def load_model(source: ModelSource, examples: Examples, *, data_folder: Path, ca
     )
 
 
-def _with_weights(source: ModelSource, examples: Examples, *, data_folder: Path, cache: Path) -> nn.Module:
+def _with_weights(source: ModelSource, examples: TaskExamples, *, data_folder: Path, cache: Path) -> nn.Module:
     if source.architecture == TFLITE:
         return import_tflite(_checked(data_folder / source.weights, source.sha256))
     module = _architecture(source.architecture)()
@@ -123,7 +123,7 @@ def _of_user(name: str) -> Callable[[], nn.Module]:
     return make
 
 
-def _train_cached(module: nn.Module, name: str, examples: Examples, cache: Path) -> None:
+def _train_cached(module: nn.Module, name: str, examples: TaskExamples, cache: Path) -> None:
     train = getattr(module, "train_on", None)
     if train is None or examples.training is None:
         raise ConfigError(f"model: {name} cannot be trained here; give a file as its weights, or 'seeded'")

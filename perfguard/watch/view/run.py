@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from perfguard.errors import MeasurementError
 from perfguard.records import events as ev
+from perfguard.records.case_block import CaseBlock
 from perfguard.records.case_names import short_names
 from perfguard.records.estimate import Estimate
 from perfguard.records.events import Event
 from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.run import Arm, CaseFailed, Stage
-from perfguard.records.run_data import CaseBlock, RunData
+from perfguard.records.run_data import RunData
 from perfguard.records.tasks import TaskPlan
 from perfguard.records.training import TrainingOutcome, TrainingPlanned, TrainingUse
 from perfguard.records.verdict import GateOutcome, Outcome, Policy

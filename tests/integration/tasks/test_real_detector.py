@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 tflite = pytest.importorskip("tflite")
 
-from perfguard.records.tasks import Metric, Part  # noqa: E402
+from perfguard.records.tasks import DataPart, Metric  # noqa: E402
 from perfguard.runner.tasks import tasks_home  # noqa: E402
 from perfguard.tasks.child.detection import detections, overlaps, ssd_anchors  # noqa: E402
 from perfguard.tasks.child.examples import load_examples  # noqa: E402
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def examples():
-    return load_examples(TASK.data, Part.FULL)
+    return load_examples(TASK.data, DataPart.FULL)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A run in real time, by a clock and workers of the test's own: what is told, and when it ends."""
+"""A run with a fake clock and fake workers: what is reported, and when it ends."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 
 from perfguard.records.tasks import Scenario
 from perfguard.tasks.auditing import judge_quality, judge_same, judge_sampled, judge_speed, share_of_claim
-from perfguard.tasks.loadgen_logs import Answer
+from perfguard.tasks.loadgen_logs import LoggedAnswer
 from tests.task_records import speed
 
 
@@ -73,17 +73,17 @@ ROUNDED = (ANSWER * np.float32(1 + 1e-6)).tobytes()
     ],
 )
 def test_answers_that_are_logged_while_speed_is_measured_are_those_of_accuracy_mode(sampled, code):
-    answers = [Answer(sample=5, data=data) for data in sampled]
+    answers = [LoggedAnswer(sample=5, data=data) for data in sampled]
     plain, logging = speed(0.01, mean_s=0.01), speed(0.01, mean_s=0.0109)
     assert codes(judge_sampled(answers, {5: ANSWER.tobytes()}, plain, logging)) == code
 
 
 def test_an_example_that_accuracy_mode_did_not_answer_is_another_answer():
-    found = judge_sampled([Answer(sample=6, data=b"")], {}, speed(0.01), speed(0.01))
+    found = judge_sampled([LoggedAnswer(sample=6, data=b"")], {}, speed(0.01), speed(0.01))
     assert codes(found) == ["audit.other_answers"]
 
 
 def test_logging_answers_must_not_change_the_speed():
-    answers = [Answer(sample=5, data=ANSWER.tobytes())]
+    answers = [LoggedAnswer(sample=5, data=ANSWER.tobytes())]
     found = judge_sampled(answers, {5: ANSWER.tobytes()}, speed(0.01, mean_s=0.01), speed(0.01, mean_s=0.012))
     assert codes(found) == ["audit.slower_sampled"]

@@ -43,7 +43,7 @@ def test_a_broken_rule_makes_a_cell_invalid_however_fast_it_is(runs, code):
     assert result.reasons[0].code == code
 
 
-def test_a_cpu_that_something_else_had_is_told_and_changes_nothing():
+def test_a_contended_cpu_is_noted_and_changes_no_outcome():
     result = only(measured(FIRST, wall_per_cpu=1.3))
     assert result.outcome is CellOutcome.VALID
     assert [reason.code for reason in result.reasons] == ["task.contended"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import StoreError
-from perfguard.tasks.loadgen_logs import Answer, duplicates, parse_answers, parse_detail, parse_summary
+from perfguard.tasks.loadgen_logs import LoggedAnswer, duplicates, parse_answers, parse_detail, parse_summary
 
 DETAIL = """\
 something else
@@ -67,7 +67,10 @@ def test_lines_of_the_summary():
 
 def test_answers_are_bytes_by_example():
     text = '[{"seq_id": 0, "qsl_idx": 7, "data": "0A0B"}, {"seq_id": 1, "qsl_idx": 2, "data": ""}]'
-    assert parse_answers(text, source="log") == (Answer(sample=7, data=b"\n\x0b"), Answer(sample=2, data=b""))
+    assert parse_answers(text, source="log") == (
+        LoggedAnswer(sample=7, data=b"\n\x0b"),
+        LoggedAnswer(sample=2, data=b""),
+    )
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"qsl_idx": "a", "data": ""}]', '[{"qsl_idx": 1, "data": "x"}]'])
@@ -77,4 +80,4 @@ def test_what_is_no_accuracy_log_is_an_error(text):
 
 
 def test_examples_that_were_answered_twice_are_named_once():
-    assert duplicates([Answer(sample=number, data=b"") for number in (3, 1, 3, 2, 1, 3)]) == (1, 3)
+    assert duplicates([LoggedAnswer(sample=number, data=b"") for number in (3, 1, 3, 2, 1, 3)]) == (1, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import ConfigError, UsageError
-from perfguard.records.tasks import Metric, Part, QualityKind, Scenario, Size
+from perfguard.records.tasks import DataPart, Metric, QualityKind, Scenario, Size
 from perfguard.tasks.task_files import builtin_names, duration_of, load_task, parse_task, with_target
 from tests.task_records import OWN
 
@@ -20,7 +20,7 @@ def test_a_task_of_ones_own_has_defaults():
     assert (task.quality.metric, task.quality.kind) == (Metric.TOP1, QualityKind.LABELLED)
     assert task.quality.least == pytest.approx(0.45)
     assert task.scenarios == (Scenario.SINGLE_STREAM,)
-    assert task.data.parts == {Part.FULL: 100}
+    assert task.data.parts == {DataPart.FULL: 100}
 
 
 def test_durations_are_those_of_mlperf_mobile_unless_the_task_has_its_own():

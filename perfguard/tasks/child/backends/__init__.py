@@ -1,7 +1,7 @@
 """Backends: frameworks that run a model. Each module has one; others come by entry points.
 
-A backend is a function `load(Order) -> Loaded`. What it cannot do it refuses with a reason, which becomes a row of the
-result.
+A backend is a function `load(LoadRequest) -> Loaded`. What it cannot do it refuses with a reason, which becomes a row
+of the result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from perfguard.records.tasks import Precision
+from perfguard.records.tasks import ModelPrecision
 from perfguard.tasks.backend_names import BUILTIN, GROUP
 from perfguard.tasks.child.models import Arrays, Model
 
@@ -49,11 +49,11 @@ class Stages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class LoadRequest:
     """What a backend is asked for."""
 
     model: Model
-    precision: Precision
+    precision: ModelPrecision
     threads: int
     example: npt.NDArray[np.float32]  # One example, `(1, …)`, for tracing
     calibration: npt.NDArray[np.float32]  # Examples that INT8 is calibrated with, `(examples, …)`
@@ -83,7 +83,7 @@ class Loaded:
     version: str  # Of the framework
 
 
-Backend = Callable[[Order], Loaded]
+Backend = Callable[[LoadRequest], Loaded]
 
 
 def backend_named(name: str) -> Backend:

@@ -8,17 +8,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from perfguard.records.tasks import Precision
-from perfguard.tasks.child.backends import Loaded, Order, RefusedError, eager, reason_of
+from perfguard.records.tasks import ModelPrecision
+from perfguard.tasks.child.backends import Loaded, LoadRequest, RefusedError, eager, reason_of
 from perfguard.tasks.child.models import Arrays
 
 
-def load(order: Order) -> Loaded:
+def load(order: LoadRequest) -> Loaded:
     """The module under `torch.compile`, compiled for batches of one by the first call."""
-    if order.precision is Precision.INT8:
+    if order.precision is ModelPrecision.INT8:
         raise RefusedError("no INT8 recipe for torch.compile is built in; use another backend")
     torch.set_num_threads(order.threads)
-    dtype = torch.bfloat16 if order.precision is Precision.BF16 else torch.float32
+    dtype = torch.bfloat16 if order.precision is ModelPrecision.BF16 else torch.float32
     module = copy.deepcopy(order.model.module).to(dtype)
     try:
         compiled = torch.compile(module)

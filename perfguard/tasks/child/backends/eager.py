@@ -8,18 +8,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from perfguard.records.tasks import Precision
-from perfguard.tasks.child.backends import Loaded, Order, RefusedError
+from perfguard.records.tasks import ModelPrecision
+from perfguard.tasks.child.backends import Loaded, LoadRequest, RefusedError
 from perfguard.tasks.child.models import Arrays
 
 
-def load(order: Order) -> Loaded:
+def load(order: LoadRequest) -> Loaded:
     """The module as it is; BF16 converts weights and inputs."""
-    if order.precision is Precision.INT8:
+    if order.precision is ModelPrecision.INT8:
         raise RefusedError("PyTorch has no INT8 for convolutions without compiling; use another backend")
     torch.set_num_threads(order.threads)
     module, dtype = order.model.module, torch.float32
-    if order.precision is Precision.BF16:
+    if order.precision is ModelPrecision.BF16:
         module, dtype = copy.deepcopy(module).to(torch.bfloat16), torch.bfloat16
 
     def run(batch: npt.NDArray[np.float32]) -> Arrays:

@@ -9,20 +9,20 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from perfguard.records.tasks import Precision
-from perfguard.tasks.child.backends import Loaded, Order, RefusedError, reason_of
+from perfguard.records.tasks import ModelPrecision
+from perfguard.tasks.child.backends import Loaded, LoadRequest, RefusedError, reason_of
 from perfguard.tasks.child.exporting import onnx_model
 from perfguard.tasks.child.models import Arrays
 
 _INPUT = "input"
 
 
-def load(order: Order) -> Loaded:
+def load(order: LoadRequest) -> Loaded:
     """A session over the exported model; INT8 is static quantization with QDQ nodes."""
-    if order.precision is Precision.BF16:
+    if order.precision is ModelPrecision.BF16:
         raise RefusedError("ONNX Runtime's CPU provider has no BF16 kernels for most ops")
     path = onnx_model(order)
-    if order.precision is Precision.INT8:
+    if order.precision is ModelPrecision.INT8:
         path = order.kept("quantize", "int8.onnx", lambda target: _quantize(order, path, target))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = order.threads
@@ -40,13 +40,13 @@ def load(order: Order) -> Loaded:
     return Loaded(run=run, ran_in=_ran_in(path), version=onnxruntime.__version__)
 
 
-def _quantize(order: Order, source: Path, target: Path) -> None:
+def _quantize(order: LoadRequest, source: Path, target: Path) -> None:
     from onnxruntime import quantization
 
     quantization.quantize_static(
         str(source),
         str(target),
-        _Reader(order.calibration),
+        _CalibrationReader(order.calibration),
         quant_format=quantization.QuantFormat.QDQ,
         activation_type=quantization.QuantType.QUInt8,
         weight_type=quantization.QuantType.QInt8,
@@ -54,7 +54,7 @@ def _quantize(order: Order, source: Path, target: Path) -> None:
     )
 
 
-class _Reader:
+class _CalibrationReader:
     """Calibration examples one by one, as ONNX Runtime asks for them."""
 
     def __init__(self, examples: npt.NDArray[np.float32]) -> None:

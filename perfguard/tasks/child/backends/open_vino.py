@@ -6,17 +6,17 @@ import numpy as np
 import numpy.typing as npt
 import openvino
 
-from perfguard.records.tasks import Precision
-from perfguard.tasks.child.backends import Loaded, Order, RefusedError, reason_of
+from perfguard.records.tasks import ModelPrecision
+from perfguard.tasks.child.backends import Loaded, LoadRequest, RefusedError, reason_of
 from perfguard.tasks.child.exporting import onnx_model
 from perfguard.tasks.child.models import Arrays
 
-_HINTS = {Precision.FP32: "f32", Precision.BF16: "bf16"}
+_HINTS = {ModelPrecision.FP32: "f32", ModelPrecision.BF16: "bf16"}
 _NAMES = {"f32": "fp32", "bf16": "bf16", "f16": "fp16", "i8": "int8", "u8": "int8"}
 _COMPUTING = ("Convolution", "FullyConnected", "MatMul", "GroupConvolution")
 
 
-def load(order: Order) -> Loaded:
+def load(order: LoadRequest) -> Loaded:
     """The compiled model, with its precision set: OpenVINO's own choice is BF16 where the CPU has it."""
     if order.precision not in _HINTS:
         raise RefusedError("INT8 needs NNCF, which is not set up for this backend")

@@ -1,0 +1,246 @@
+"""Rules on what a package claims and how it was made; they say nothing of trees that perfguard did not make."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.tasks import CellRun, Mode, ModelPrecision, Scenario, TaskLoaded
+from perfguard.tasks.checking.tree import Logs, ResultTree
+from perfguard.tasks.judging import LEAST_SNR_DB
+from perfguard.tasks.loadgen_logs import FIRST_ANSWERS, OWN_STAMPS, answers_sha256
+from perfguard.tasks.packages import MANIFEST
+from perfguard.tasks.scores import LEAST_EQUAL_DB, confirms, early_stopping, percentile, snr_db
+
+
+def stamps_agree_with_logs(tree: ResultTree) -> Iterator[Fact]:
+    """Perfguard's own time stamps have as many queries as LoadGen, and the same percentiles."""
+    for logs, run in _own_runs(tree, Mode.PERFORMANCE):
+        if OWN_STAMPS not in logs.files:
+            yield fact("check.file_missing", severity=Severity.GRAVE, place=logs.place, name=OWN_STAMPS)
+            continue
+        if run.scenario is not Scenario.SINGLE_STREAM:
+            continue
+        with np.load(tree.root / logs.place / OWN_STAMPS) as stamps:
+            latencies = (stamps["ended_ns"] - stamps["begun_ns"]).tolist()
+        count = logs.number("result_query_count")
+        if count is not None and count != len(latencies):
+            yield fact(
+                "check.stamp_count", severity=Severity.GRAVE, place=logs.place, own=len(latencies), loadgen=int(count)
+            )
+            continue
+        pairs = ((percentile(latencies), logs.number("result_90.00_percentile_latency_ns")),
+                 (early_stopping(latencies), logs.number("early_stopping_latency_ss")))  # fmt: skip
+        for own_ns, theirs_ns in pairs:
+            if own_ns is not None and theirs_ns is not None and not confirms(latencies, theirs_ns, own_ns):
+                yield fact(
+                    "check.stamps",
+                    severity=Severity.GRAVE,
+                    place=logs.place,
+                    own_s=own_ns / 1e9,
+                    loadgen_s=theirs_ns / 1e9,
+                )
+
+
+def claims_follow_from_logs(tree: ResultTree) -> Iterator[Fact]:
+    """The package's figures are those of LoadGen's logs."""
+    for logs, run in _own_runs(tree, Mode.PERFORMANCE):
+        if run.speed is None:
+            continue
+        keys = {
+            "score": (run.speed.score_s, "early_stopping_latency_ss", 1e9),
+            "p90": (run.speed.p90_s, "result_90.00_percentile_latency_ns", 1e9),
+            "samples per second": (run.speed.samples_per_s, "result_samples_per_second", 1.0),
+        }
+        for name, (claimed, key, unit) in keys.items():
+            logged = logs.number(key)
+            if claimed is not None and logged is not None and abs(claimed * unit - logged) > 1e-6 * logged:
+                yield fact(
+                    "check.claim",
+                    severity=Severity.GRAVE,
+                    place=logs.place,
+                    name=name,
+                    claimed=claimed,
+                    logged=logged / unit,
+                )
+
+
+def quality_reaches_its_target(tree: ResultTree) -> Iterator[Fact]:
+    """The quality of each cell is at least what the task wants."""
+    for logs, run in _own_runs(tree, Mode.ACCURACY):
+        target = tree.package.plan.task.quality if tree.package is not None else None
+        if target is not None and run.quality is not None and run.quality.value < target.least:
+            yield fact(
+                "check.quality",
+                severity=Severity.GRAVE,
+                place=logs.place,
+                quality=run.quality.value,
+                least=target.least,
+            )
+
+
+def answers_are_those_that_were_judged(tree: ResultTree) -> Iterator[Fact]:
+    """The quality was computed from the accuracy log that is there."""
+    for logs, run in _own_runs(tree, Mode.ACCURACY):
+        if run.quality is not None and answers_sha256(logs.answers) != run.quality.answers_sha256:
+            yield fact("check.answers_changed", severity=Severity.GRAVE, place=logs.place)
+
+
+def speed_runs_answer_as_accuracy_runs(tree: ResultTree) -> Iterator[Fact]:
+    """In each measurement of speed a cell answered the first examples as in that of quality, but for rounding."""
+    judged = {run.cell.id: _first_answers(tree, logs) for logs, run in _own_runs(tree, Mode.ACCURACY)}
+    for logs, run in _own_runs(tree, Mode.PERFORMANCE):
+        found, wanted = _first_answers(tree, logs), judged.get(run.cell.id)
+        if found is None:
+            yield fact("check.file_missing", severity=Severity.GRAVE, place=logs.place, name=FIRST_ANSWERS)
+        elif wanted is not None and (level := snr_db((found,), (wanted,))) is not None and level < LEAST_EQUAL_DB:
+            yield fact("check.answers_differ", severity=Severity.GRAVE, place=logs.place, cell=run.cell.id)
+
+
+def models_are_the_same(tree: ResultTree) -> Iterator[Fact]:
+    """All cells ran one model."""
+    for other in _unlike_most(tree, lambda loaded: loaded.model_sha256):
+        yield fact("check.model", severity=Severity.GRAVE, place=other.place, found=other.found, usual=other.usual)
+
+
+def data_is_the_tasks(tree: ResultTree) -> Iterator[Fact]:
+    """All measurements used the same data, and it is the task's where that has a checksum."""
+    for other in _unlike_most(tree, lambda loaded: loaded.data_sha256):
+        yield fact("check.data", severity=Severity.GRAVE, place=other.place, found=other.found, wanted=other.usual)
+    wanted = tree.package.plan.task.data.sha256 if tree.package is not None else None
+    for run in _runs(tree):
+        if wanted is not None and run.loaded is not None and run.loaded.data_sha256 != wanted:
+            yield fact(
+                "check.data",
+                severity=Severity.GRAVE,
+                place=run.logs,
+                found=run.loaded.data_sha256[:12],
+                wanted=wanted[:12],
+            )
+
+
+def code_is_the_same(tree: ResultTree) -> Iterator[Fact]:
+    """Times and answers come from the same code."""
+    for other in _unlike_most(tree, lambda loaded: loaded.code_sha256):
+        yield fact("check.code", severity=Severity.GRAVE, place=other.place, found=other.found, usual=other.usual)
+
+
+def tree_was_clean(tree: ResultTree) -> Iterator[Fact]:
+    """Nothing in the project was changed and not committed."""
+    if tree.package is not None and tree.package.is_dirty:
+        yield fact("check.dirty", severity=Severity.GRAVE, place=MANIFEST, commit=tree.package.commit)
+
+
+def precision_is_what_was_asked_for(tree: ResultTree) -> Iterator[Fact]:
+    """The framework computed in the precision of the cell, and FP32 is FP32."""
+    for run in _runs(tree):
+        loaded = run.loaded
+        if loaded is None:
+            continue
+        if loaded.ran_in != run.cell.precision.value:
+            yield fact(
+                "check.precision",
+                severity=Severity.GRAVE,
+                place=run.logs,
+                asked=run.cell.precision.value,
+                ran_in=loaded.ran_in,
+            )
+        if run.cell.precision is ModelPrecision.FP32 and loaded.snr_db is not None and loaded.snr_db < LEAST_SNR_DB:
+            yield fact(
+                "check.not_fp32", severity=Severity.GRAVE, place=run.logs, snr_db=loaded.snr_db, least_db=LEAST_SNR_DB
+            )
+
+
+def times_come_before_answers(tree: ResultTree) -> Iterator[Fact]:
+    """All measurements of speed were over before the first one of quality."""
+    times = [run.ended_at for run in _runs(tree) if run.mode is Mode.PERFORMANCE]
+    for run in _runs(tree):
+        if run.mode is Mode.ACCURACY and times and run.began_at < max(times):
+            yield fact("check.order", severity=Severity.GRAVE, place=run.logs)
+
+
+def pauses_were_made(tree: ResultTree) -> Iterator[Fact]:
+    """Between two measurements of speed lies the pause that the plan says, or the CPU was cool before."""
+    if tree.package is None or tree.package.plan.cooling.by != "time":
+        return
+    most_s = tree.package.plan.cooling.most_s
+    runs = sorted((run for run in _runs(tree) if run.mode is Mode.PERFORMANCE), key=lambda run: run.began_at)
+    for before, after in pairwise(runs):
+        if after.began_at - before.ended_at < most_s:
+            yield fact(
+                "check.pause",
+                severity=Severity.GRAVE,
+                place=after.logs,
+                paused_s=max(0.0, after.began_at - before.ended_at),
+                least_s=most_s,
+            )
+
+
+def files_are_unchanged(tree: ResultTree) -> Iterator[Fact]:
+    """Each file has the checksum that the package has of it, and none was added to the results."""
+    if tree.package is None:
+        return
+    for name, wanted in sorted(tree.package.files.items()):
+        path = tree.root / name
+        found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+        if found != wanted:
+            yield fact(
+                "check.file_changed" if found else "check.file_missing",
+                severity=Severity.GRAVE,
+                place=name,
+                name=path.name,
+            )
+
+
+def runs_are_all_there(tree: ResultTree) -> Iterator[Fact]:
+    """Each measurement that the package names has its logs, and no other ones are there."""
+    if tree.package is None:
+        return
+    named = Counter(run.logs for run in tree.package.runs if run.problem is None)
+    found = Counter(logs.place for logs in tree.logs)
+    for place in sorted((named - found).keys()):
+        yield fact("check.run_missing", severity=Severity.GRAVE, place=place)
+    for place in sorted(found.keys() - {run.logs for run in tree.package.runs}):
+        yield fact("check.run_unknown", severity=Severity.GRAVE, place=place)
+
+
+def _runs(tree: ResultTree) -> tuple[CellRun, ...]:
+    return tree.package.runs if tree.package is not None else ()
+
+
+def _first_answers(tree: ResultTree, logs: Logs) -> npt.NDArray[np.float32] | None:
+    """None where there are none that can be read."""
+    try:
+        found: npt.NDArray[np.float32] = np.load(tree.root / logs.place / FIRST_ANSWERS, allow_pickle=False)
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def _own_runs(tree: ResultTree, mode: Mode) -> Iterator[tuple[Logs, CellRun]]:
+    """Logs with what the package says of them."""
+    return ((logs, logs.run) for logs in tree.of_mode(mode) if logs.run is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Other:
+    """A measurement that differs from most others of its package."""
+
+    place: str
+    found: str  # The first characters of a hash
+    usual: str
+
+
+def _unlike_most(tree: ResultTree, of: Callable[[TaskLoaded], str]) -> Iterator[_Other]:
+    values = {run.logs: of(run.loaded) for run in _runs(tree) if run.loaded is not None}
+    usual = Counter(values.values()).most_common(1)
+    for place, value in values.items():
+        if value != usual[0][0]:
+            yield _Other(place=place, found=value[:12], usual=usual[0][0][:12])
