@@ -209,5 +209,6 @@ def _exit_code(cells: Sequence[CellResult]) -> ExitCode:
 
 
 def _outcome_of(cells: Sequence[CellResult]) -> str:
-    ranks = list(CellOutcome)
-    return max((cell.outcome for cell in cells), key=ranks.index).value
+    """The worst outcome; what a backend refuses counts only where nothing else was measured."""
+    ranks, outcomes = list(CellOutcome), {cell.outcome for cell in cells}
+    return max(outcomes - {CellOutcome.REFUSED} or outcomes, key=ranks.index).value

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import os
+import subprocess
 import tarfile
 import urllib.error
 import urllib.request
@@ -80,8 +81,7 @@ def fetch(task: str, folder: Path, *, progress: Callable[[int, int], None] = lam
 
 
 def _download(wanted: Weights, progress: Callable[[int, int], None]) -> bytes:
-    registry = os.environ.get(_REGISTRY) or "https://registry.npmjs.org"
-    address = f"{registry.rstrip('/')}/{wanted.package}"
+    address = f"{_registry().rstrip('/')}/{wanted.package}"
     found = bytearray()
     try:
         with urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - the user's own registry
@@ -102,6 +102,21 @@ def _download(wanted: Weights, progress: Callable[[int, int], None]) -> bytes:
             "kept"
         )
     return bytes(found)
+
+
+def _registry() -> str:
+    """The npm registry that the user has set, or npm's own default."""
+    if registry := os.environ.get(_REGISTRY):
+        return registry
+    try:
+        asked = subprocess.run(
+            ["npm", "config", "get", "registry"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise HostUnfitError(
+            f"npm cannot be asked for its registry ({error}); install npm, or set {_REGISTRY} to a registry's address"
+        ) from error
+    return asked.stdout.strip()
 
 
 def _member(archive: bytes, wanted: Weights) -> bytes:
