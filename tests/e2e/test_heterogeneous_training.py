@@ -149,12 +149,12 @@ def test_a_corrupt_line_is_named_by_its_number(training):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a process a shared memory of its own")
-def test_a_model_that_does_not_fit_into_shared_memory_is_said_with_both_sizes(training):
+def test_a_model_that_does_not_fit_into_shared_memory_is_said_with_both_sizes(training, outside_memory):
     command = [sys.executable, "-m", "perfguard", "hetero", "train", "--preset", "covtype", "--examples", "2000"]
     small = f"mount -t tmpfs -o size=1m tmpfs /dev/shm && exec {shlex.join(command)}"
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", small],
-        cwd=training.path, env=training.environment, capture_output=True, text=True, timeout=300, check=False,
+        cwd=outside_memory, env=training.environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (3, ""), done.stderr
     assert "the model needs 1.2 MB of shared memory, and /dev/shm has 1.0 MB left; make it larger" in done.stderr
