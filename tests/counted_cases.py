@@ -36,8 +36,8 @@ class Counted:
 
 
 def is_countable(case: Case) -> bool:
-    """Whether a case computes in the worker itself, where its ops can be counted."""
-    return not runs_apart(case.target, dict(case.parameters))
+    """Whether a case computes in the worker itself, by PyTorch, where its ops can be counted."""
+    return "task" not in case.tags and not runs_apart(case.target, dict(case.parameters))
 
 
 def count_cases(cases: Sequence[Case], place: Path) -> Counted:

@@ -31,7 +31,7 @@ from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import GateOutcome, Policy
 from perfguard.runner.arms.resolve import parse_arm
-from perfguard.runner.measuring import Place
+from perfguard.runner.measuring import ArmLayout
 from perfguard.runner.run_folder import RunFolder
 from perfguard.runner.session import Request, choose_cpus
 from tests.compared_cases import judge
@@ -73,11 +73,11 @@ class Gates:
     ) -> None:
         self.project, self.sd, self.shift, self.fails, self.blocks = project, sd, shift, fails, blocks
         self.ends_with = list(ends_with)
-        self.asked: list[tuple[str, str, Place | None, int | None]] = []
+        self.asked: list[tuple[str, str, ArmLayout | None, int | None]] = []
         self.rng = np.random.default_rng(0)
 
     def __call__(
-        self, request: Request, baseline: ArmSpec, candidate: ArmSpec, *, place: Place | None = None
+        self, request: Request, baseline: ArmSpec, candidate: ArmSpec, *, place: ArmLayout | None = None
     ) -> RunResult:
         self.asked.append((baseline.text, candidate.text, place, request.loaded.config.seed))
         folder = RunFolder.create(self.project)

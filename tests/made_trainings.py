@@ -12,8 +12,8 @@ from perfguard.records.facts import Severity, fact
 from perfguard.records.training import (
     Counters,
     Ending,
+    GroupPace,
     GroupUse,
-    Pace,
     TrainedOn,
     TrainingEpoch,
     TrainingOutcome,
@@ -24,7 +24,7 @@ from perfguard.records.training import (
 
 CONFIG = dataclasses.replace(load_preset("covtype"), target_loss=0.6)
 WORKERS = places(CONFIG, (0, 1))
-PACE = Pace(update_s=1e-3, example_s=2e-5, loss_example_s=1e-5, transfer_s=0.0, latency_s=1e-4)
+PACE = GroupPace(update_s=1e-3, example_s=2e-5, loss_example_s=1e-5, transfer_s=0.0, latency_s=1e-4)
 STARTED = RunStarted(
     run_id="20260102T030405-a1b2c3",
     schema=EVENT_SCHEMA,

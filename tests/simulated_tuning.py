@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfguard.records.facts import fact
-from perfguard.records.tuning import Hint, Inapplicable, Setting, Toggle, Trial, TrialOutcome, TrialVerdict
+from perfguard.records.tuning import Inapplicable, Setting, Toggle, ToggleHint, Trial, TrialOutcome, TrialVerdict
 
 Cost = Callable[[Mapping[str, str]], float]
 """Seconds of a step under a setting, by toggle; toggles of the reference are missing."""
@@ -35,7 +35,7 @@ class SimulatedTarget:
     refused: Callable[[Mapping[str, str]], bool] = lambda _: False  # Settings with other results than the reference
     broken: Callable[[Mapping[str, str]], bool] = lambda _: False  # Settings that cannot be measured
     ignored: Callable[[Mapping[str, str]], bool] = lambda _: False  # Settings without effect
-    hints: Sequence[Hint] = ()
+    hints: Sequence[ToggleHint] = ()
     noise: float = 0.0  # Standard deviation of a measured log-ratio
     trial_s: float = 1.0
     seed: int = 0
@@ -48,7 +48,7 @@ class SimulatedTarget:
     asked: list[Trial] = field(default_factory=list)
     profiled: int = 0
 
-    def profile(self) -> Sequence[Hint]:
+    def profile(self) -> Sequence[ToggleHint]:
         self.profiled += 1
         return self.hints
 

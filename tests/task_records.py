@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from perfguard.codec import encode_event
+from perfguard.records.events import EVENT_SCHEMA, RunFinished, RunStarted
 from perfguard.records.tasks import (
     CellRun,
     Cooling,
@@ -11,8 +13,10 @@ from perfguard.records.tasks import (
     Duration,
     MeasuredQuality,
     MeasuredSpeed,
+    MeasuredTraining,
     Mode,
     ModelPrecision,
+    QualityAfter,
     QualityKind,
     Scenario,
     Size,
@@ -86,3 +90,31 @@ def answered(cell, value=0.9, loaded=LOADED):
 def measured(cell, seconds=0.01, *, quality=0.9, loaded=LOADED, noise=NOISE, **changes):
     runs = [timed(cell, number, speed(seconds * factor, **changes), loaded) for number, factor in enumerate(noise)]
     return [*runs, answered(cell, quality, loaded)]
+
+
+def trained(cell, seed, *qualities, is_reached=True):
+    """A training: its quality after each second."""
+    curve = tuple(QualityAfter(wall_s=at, cpu_s=2 * at, quality=each) for at, each in enumerate(qualities, start=1))
+    measurement = MeasuredTraining(seed=seed, is_reached=is_reached, epochs=curve, examples=100 * len(curve))
+    return CellRun(
+        cell=cell, scenario=Scenario.TRAINING, mode=Mode.PERFORMANCE, round=seed, loaded=LOADED, training=measurement,
+        logs=f"{cell.id}-{seed + 1}", began_at=100.0 * seed, ended_at=100.0 * seed + 50.0,
+    )  # fmt: skip
+
+
+STARTED = RunStarted(
+    run_id="20260102T030405-a1b2c3", schema=EVENT_SCHEMA, mode="task", suite="own", case_ids=(),
+    command=("perfguard", "task", "compare", "own.toml"), budget_s=0.0, machine_id="amd-test-1",
+)  # fmt: skip
+
+
+def write_task_run(folder, asked, runs, *, is_finished=True):
+    """A run's folder with these measurements, a second between two."""
+    end = [RunFinished(outcome="valid", exit_code=0, reasons=())] if is_finished else []
+    lines = [
+        encode_event(each, seq=seq, t_wall=1e9 + seq, t_mono=float(seq))
+        for seq, each in enumerate([STARTED, asked, *runs, *end])
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "events.jsonl").write_bytes(b"".join(lines))
+    return folder

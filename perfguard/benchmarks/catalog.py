@@ -77,6 +77,16 @@ def _training(name: str, doc: str) -> BenchmarkSpec:
     return _spec(f"hetero:{name}", doc, Phase.STEP, ("hetero",), {"algorithm": algorithms})
 
 
+def _query(name: str, doc: str) -> BenchmarkSpec:
+    """A query of a task by the name of its factory."""
+    axes: dict[str, Values] = {
+        "batch": (1, 16),
+        "backend": ("eager", "compile", "onnxruntime", "openvino"),
+        "dtype": (*_DTYPES, "int8"),
+    }
+    return _spec(f"tasks:{name}", doc, Phase.FORWARD, ("task",), axes)
+
+
 BENCHMARKS: tuple[BenchmarkSpec, ...] = (
     _kernel("linear", "Linear layer 768 to 3072 on m tokens", m=(128, 512)),
     _kernel("matmul", "Product of square matrices", size=(256, 1024)),
@@ -132,6 +142,8 @@ BENCHMARKS: tuple[BenchmarkSpec, ...] = (
           options={"optimizer": ("for-loop", "foreach")}),
     _training("covtype", "Time to loss of Hogbatch workers: dense rows, 7 classes"),
     _training("w8a", "Time to loss of Hogbatch workers: sparse rows, 2 classes"),
+    _query("digits", "Query of the task digits: latency with batch 1, throughput with 16"),
+    _query("ssd_mobilenetv2", "Query of the task ssd-mobilenetv2, whose weights `perfguard task fetch` gets"),
 )  # fmt: skip
 """All built-in benchmarks, kernels first."""
 
@@ -181,6 +193,16 @@ SUITES: tuple[SuiteSpec, ...] = (
         doc="Heterogeneous training to a target loss; wants two CPUs at least (`--threads 2`)",
         gating=("hetero.covtype[algorithm=adaptive]", "hetero.w8a[algorithm=adaptive]"),
         budget_s=300.0,
+    ),
+    SuiteSpec(
+        name="tasks",
+        doc="Queries of the task digits, whose quality must reach its target; wants perfguard[tasks,onnxruntime]",
+        gating=(
+            "task.digits[batch=1,backend=eager,dtype=fp32]",
+            "task.digits[batch=16,backend=eager,dtype=fp32]",
+            "task.digits[batch=1,backend=onnxruntime,dtype=int8]",
+        ),
+        budget_s=150.0,
     ),
     SuiteSpec(
         name="full",

@@ -5,21 +5,21 @@ from __future__ import annotations
 import functools
 import os
 
-from perfguard.hetero.child.repeated import Training, WorkerPool
+from perfguard.hetero.child.repeated import RepeatedTraining, WorkerPool
 from perfguard.records.training import DataConfig, Device, GroupConfig, Kind, ModelConfig, TrainingConfig
 
 _GOALS = {"covtype": (0.05, 0.9), "w8a": (0.5, 0.1)}
 """Learning rate and target loss by shape: about 15 epochs."""
 
 
-def covtype(*, algorithm: str) -> Training:
+def covtype(*, algorithm: str) -> RepeatedTraining:
     """Dense rows, 7 classes."""
-    return Training(functools.partial(_pool, "covtype", algorithm))
+    return RepeatedTraining(functools.partial(_pool, "covtype", algorithm))
 
 
-def w8a(*, algorithm: str) -> Training:
+def w8a(*, algorithm: str) -> RepeatedTraining:
     """Sparse rows, 2 classes of unequal size."""
-    return Training(functools.partial(_pool, "w8a", algorithm))
+    return RepeatedTraining(functools.partial(_pool, "w8a", algorithm))
 
 
 @functools.cache

@@ -20,14 +20,14 @@ STACK_VARIABLE = "PERFGUARD_STACK"
 """Environment variable that names the stack: unset, empty or `torch`, or `ipex`."""
 
 
-class Prepared(NamedTuple):
+class PreparedModel(NamedTuple):
     """A model in training mode and its optimizer, as the stack returned them: possibly other objects than given."""
 
     model: nn.Module
     optimizer: Any  # None when none was given
 
 
-def prepare(model: nn.Module, optimizer: Optimizer | None = None, *, dtype: str) -> Prepared:
+def prepare(model: nn.Module, optimizer: Optimizer | None = None, *, dtype: str) -> PreparedModel:
     """Hand a model and its optimizer to the stack, before the first step.
 
     Args:
@@ -41,7 +41,7 @@ def prepare(model: nn.Module, optimizer: Optimizer | None = None, *, dtype: str)
     """
     model.train()
     if _stack() == "torch":
-        return Prepared(model, optimizer)
+        return PreparedModel(model, optimizer)
     return _ipex_optimized(model, optimizer, dtype)
 
 
@@ -71,7 +71,7 @@ def _stack() -> str:
     return stack
 
 
-def _ipex_optimized(model: nn.Module, optimizer: Optimizer | None, dtype: str) -> Prepared:
+def _ipex_optimized(model: nn.Module, optimizer: Optimizer | None, dtype: str) -> PreparedModel:
     ipex = import_ipex()
     try:
         optimized = ipex.optimize(model, optimizer=optimizer, dtype=dtype_of(dtype), inplace=True)
@@ -80,7 +80,7 @@ def _ipex_optimized(model: nn.Module, optimizer: Optimizer | None, dtype: str) -
             f"ipex.optimize does not support {type(model).__name__} in {dtype}: {error}; "
             f"leave this case out or unset {STACK_VARIABLE}"
         ) from error
-    return Prepared(optimized, None) if optimizer is None else Prepared(*optimized)
+    return PreparedModel(optimized, None) if optimizer is None else PreparedModel(*optimized)
 
 
 def import_ipex() -> Any:

@@ -19,7 +19,7 @@ from perfguard.errors import ConfigError, HostUnfitError, UsageError
 from perfguard.units import as_text, format_ratio
 
 if TYPE_CHECKING:
-    from perfguard.runner.trusted_rules import Policy
+    from perfguard.runner.trusted_rules import TrustedRules
 
 ARMS_HELP = """\b
 ARM is one of, or several joined by '+':
@@ -219,17 +219,17 @@ trust_options = together(
 
 
 @contextlib.contextmanager
-def load_policy(options: dict[str, Any]) -> Iterator[Policy]:
+def load_policy(options: dict[str, Any]) -> Iterator[TrustedRules]:
     """The rules of a measuring command: those of the working tree, or of `--policy-from`."""
     from perfguard.runner.process.launching import can_confine
-    from perfguard.runner.trusted_rules import Policy, policy_of_revision
+    from perfguard.runner.trusted_rules import TrustedRules, policy_of_revision
 
     with contextlib.ExitStack() as stack:
         if options.get("policy_from"):
             given = policy_of_revision(working_directory(), options["policy_from"], os.environ, _given(options))
             policy = stack.enter_context(given)
         else:
-            policy = Policy(loaded=load(options))
+            policy = TrustedRules(loaded=load(options))
         if policy.loaded.config.confine and not can_confine():
             raise HostUnfitError(
                 "measured code cannot be confined: this kernel has no Landlock (Linux 5.13 or later, switched on); "

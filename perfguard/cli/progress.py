@@ -24,16 +24,16 @@ _LINES_A_BUDGET = 5  # Lines on how far a run is; a longer run has no more of th
 _MOST_FAILURES = 3  # Failed cases that have a line of their own; the result names all of them
 
 
-def make_progress(verbosity: Verbosity, *, clock: Callable[[], float] = time.monotonic) -> Progress:
+def make_progress(verbosity: Verbosity, *, clock: Callable[[], float] = time.monotonic) -> RunProgress:
     """The progress that fits stderr: live, a few lines, every step, or none."""
     if verbosity is Verbosity.QUIET:
-        return Progress(clock)
+        return RunProgress(clock)
     if verbosity is Verbosity.VERBOSE:
         return _EveryStep(clock)
     return _Live(clock) if is_terminal(sys.stderr) else _NowAndThen(clock)
 
 
-class Progress:
+class RunProgress:
     """Watches a run and says nothing; what is known of the run has no control characters."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -73,7 +73,7 @@ class Progress:
                 return None
 
 
-class _NowAndThen(Progress):
+class _NowAndThen(RunProgress):
     """At most ten lines, however long the run is."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -128,7 +128,7 @@ class _NowAndThen(Progress):
         self._due = self._clock() + max(_LEAST_INTERVAL_S, share_s)
 
 
-class _EveryStep(Progress):
+class _EveryStep(RunProgress):
     """One line for each step, note, case and block."""
 
     def step(self, what: Fact) -> None:
@@ -155,7 +155,7 @@ class _EveryStep(Progress):
                 yield from filter(None, [self._line(event)])
 
 
-class _Live(Progress):
+class _Live(RunProgress):
     """A rich progress bar over the budget; repaints only between samples, from the events themselves."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -35,7 +35,7 @@ from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Verdict
 from perfguard.runner.arms import git
-from perfguard.runner.arms.git import GitBisect, Span, started_bisect
+from perfguard.runner.arms.git import CommitRange, GitBisect, started_bisect
 from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.session import Request
 from perfguard.store.files import load_json, write_text
@@ -59,7 +59,9 @@ _EXIT_CODES = {
 """0 says that one commit is named; all other outcomes are inconclusive."""
 
 
-def bisect(request: Request, span: Span, *, is_fresh: bool = False, run_gate: RunGate = compare_arms) -> Bisection:
+def bisect(
+    request: Request, span: CommitRange, *, is_fresh: bool = False, run_gate: RunGate = compare_arms
+) -> Bisection:
     """Compare the good revision with the bad one, then let git search the commits between them.
 
     The budget of the request is that of one gate; a fresh bisection believes no answer that an earlier one kept.

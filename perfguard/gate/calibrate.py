@@ -34,7 +34,7 @@ from perfguard.records.run_data import RunData
 from perfguard.runner.arms import git
 from perfguard.runner.arms.environment import base_environment
 from perfguard.runner.arms.resolve import find_interpreter, glibc_version, parse_arm
-from perfguard.runner.measuring import Place, needs_torch
+from perfguard.runner.measuring import ArmLayout, needs_torch
 from perfguard.runner.run_folder import read_events
 from perfguard.runner.session import Request, choose_cpus
 from perfguard.store.calibrations import banked_file, load_calibration, save_calibration
@@ -189,11 +189,11 @@ def _seeded(request: Request, draw: random.Random) -> Request:
     return replace(request, loaded=replace(request.loaded, config=config), fingerprint=fingerprint, measure_anyway=True)
 
 
-def _placebo(draw: random.Random) -> Place:
+def _placebo(draw: random.Random) -> ArmLayout:
     """Another path length and another environment size for each arm, drawn alike for both, so no arm is favoured."""
     paths = draw.sample(range(LONGEST_PATH_PADDING), 2)
     environments = draw.sample(range(LARGEST_ENVIRONMENT), 2)
-    return Place(path_padding=(paths[0], paths[1]), environment_bytes=(environments[0], environments[1]))
+    return ArmLayout(path_padding=(paths[0], paths[1]), environment_bytes=(environments[0], environments[1]))
 
 
 def _judged(result: RunResult, *, placebo: bool) -> AAGate:

@@ -18,7 +18,7 @@ from perfguard.gate.calibration.error_rate import false_alarm_values
 from perfguard.gate.calibration.machine_rates import baselines_of, utc_now
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.show import recorded_duration_s
-from perfguard.records.calibration import TIME_FORMAT, Pace, PlannedCase, SuitePlan
+from perfguard.records.calibration import TIME_FORMAT, GatePace, PlannedCase, SuitePlan
 from perfguard.records.events import RunStarted
 from perfguard.records.facts import Fact, Value, fact
 from perfguard.records.run_data import RunData
@@ -31,7 +31,7 @@ from perfguard.store.calibrations import plan_file, save_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class EffectTarget:
     """What a suite is asked to find."""
 
     detect_ratio: float
@@ -43,7 +43,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseNoise:
+class KnownNoise:
     """What is known of one case on the machine."""
 
     block_sd: float
@@ -62,7 +62,7 @@ def plan_suite(request: Request, *, detect_ratio: float, power: float) -> SuiteP
     _require_possible(request, gating, detect_ratio=detect_ratio, power=power)
     calibrated = known_error_rate(request)
     noise, pace, source = _from_calibration(calibrated) or _from_latest_run(request, calibrated)
-    target = Target(
+    target = EffectTarget(
         detect_ratio=detect_ratio,
         power=power,
         alpha=config.alpha,
@@ -114,14 +114,14 @@ def _require_possible(request: Request, gating: list[str], *, detect_ratio: floa
         raise UsageError(f"--power {100 * power:g}% cannot be planned for; use one from 50% to 99.9%")
 
 
-_Known = tuple[dict[str, CaseNoise], Pace, Fact]  # Noise by case id, pace, and where both come from
+_Known = tuple[dict[str, KnownNoise], GatePace, Fact]  # Noise by case id, pace, and where both come from
 
 
 def _from_calibration(calibrated: Calibrated) -> _Known | None:
     summary = calibrated.summary
     if summary is None or not calibrated.state.is_valid:
         return None
-    noise = {c.case_id: CaseNoise(block_sd=c.block_sd, margin_ratio=c.margin_ratio) for c in summary.cases}
+    noise = {c.case_id: KnownNoise(block_sd=c.block_sd, margin_ratio=c.margin_ratio) for c in summary.cases}
     return noise, summary.pace, fact("plan.from_calibration", false_alarm_values(summary.false_alarms))
 
 
@@ -137,9 +137,9 @@ def _from_latest_run(request: Request, calibrated: Calibrated) -> _Known:
         noise = {}
         for case_id, sample in samples.items():
             spread = pooled_spread([sample.block_log_ratios], variances=[block_variances(sample)])
-            noise[case_id] = CaseNoise(block_sd=spread.sd, margin_ratio=margin)
+            noise[case_id] = KnownNoise(block_sd=spread.sd, margin_ratio=margin)
         overhead_s = max(0.0, recorded_duration_s(folder, data) - data.measured_s)
-        pace = Pace(block_s=full_block_s(paired), overhead_s=overhead_s)
+        pace = GatePace(block_s=full_block_s(paired), overhead_s=overhead_s)
         return noise, pace, fact("plan.from_run", run_id=folder.name, status=calibrated.state.status.value)
     raise StoreError(
         f"nothing is known of the noise of suite {request.suite!r} on this machine: its calibration is "
@@ -159,7 +159,7 @@ def _paired_runs(request: Request, machine_id: str) -> Iterator[tuple[Path, RunD
 
 
 def plan_cases(
-    case_ids: Sequence[str], noise: Mapping[str, CaseNoise], pace: Pace, target: Target
+    case_ids: Sequence[str], noise: Mapping[str, KnownNoise], pace: GatePace, target: EffectTarget
 ) -> tuple[PlannedCase, ...]:
     """Blocks and minutes of each case, and whether it may gate.
 
@@ -186,7 +186,7 @@ def suite_minutes(cases: Sequence[PlannedCase]) -> float | None:
     return max(minutes, default=None)
 
 
-def _blocks(noise: CaseNoise | None, target: Target, family: int) -> int | None:
+def _blocks(noise: KnownNoise | None, target: EffectTarget, family: int) -> int | None:
     if noise is None:
         return None
     level = target.alpha / max(1, family)
@@ -196,7 +196,9 @@ def _blocks(noise: CaseNoise | None, target: Target, family: int) -> int | None:
     return None if found is None else max(found, target.min_blocks)
 
 
-def _planned(case_id: str, noise: CaseNoise | None, family: Sequence[str], pace: Pace, target: Target) -> PlannedCase:
+def _planned(
+    case_id: str, noise: KnownNoise | None, family: Sequence[str], pace: GatePace, target: EffectTarget
+) -> PlannedCase:
     is_gating = case_id in family
     # A demoted case is planned as the family's next member, which is what it would have to be.
     blocks = _blocks(noise, target, len(family) if is_gating else len(family) + 1)
@@ -212,7 +214,7 @@ def _planned(case_id: str, noise: CaseNoise | None, family: Sequence[str], pace:
 
 
 def _reason(
-    case_id: str, noise: CaseNoise | None, blocks: int | None, pace: Pace, target: Target, *, is_gating: bool
+    case_id: str, noise: KnownNoise | None, blocks: int | None, pace: GatePace, target: EffectTarget, *, is_gating: bool
 ) -> Fact:
     """What a case needs, and why it may not gate where that is so."""
     effect: dict[str, Value] = {"detect_ratio": target.detect_ratio, "power_share": target.power}

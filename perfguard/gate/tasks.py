@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfguard.errors import ExitCode, MeasurementError, StoreError
 from perfguard.host.cooling import Heat, cool_down, heat_now
+from perfguard.host.hardware_arms import cpus_on
 from perfguard.host.identity import machine_line
 from perfguard.records.events import RunFinished
-from perfguard.records.facts import fact
+from perfguard.records.facts import Severity, fact
 from perfguard.records.run_data import RunData
 from perfguard.records.tasks import (
     CellOutcome,
@@ -33,9 +36,10 @@ from perfguard.records.tasks import (
 from perfguard.runner.arms import git
 from perfguard.runner.run_folder import read_events
 from perfguard.runner.session import Request, Session, open_session
-from perfguard.runner.tasks import Watch, measure_cell, tasks_cache, tasks_home
+from perfguard.runner.tasks import Watch, measure_cell
 from perfguard.tasks.judging import judge, recommendation
 from perfguard.tasks.packages import describe_system, logs_folder, write_manifest
+from perfguard.tasks.places import tasks_cache, tasks_home
 from perfguard.tasks.task_files import duration_of
 
 MODE = "task"
@@ -86,7 +90,8 @@ def run_task(request: Request, asked: Asked) -> TaskResult:
         session.emit(RunFinished(outcome=_outcome_of(result.cells), exit_code=code, reasons=()))
         result = replace(result, exit_code=int(code), notes=tuple(session.notes))
         session.folder.write_json(RESULT, result)
-        _write_package(session, result)
+        if plan.scenario is not Scenario.TRAINING:
+            _write_package(session, result)
         return result
 
 
@@ -135,7 +140,7 @@ def _measure(session: Session, plan: TaskPlan, start: Heat) -> None:
                 if run.problem is not None:
                     broken.add(cell.id)
                 cool_down(start, most_s=plan.cooling.most_s, wants_stop=lambda: session.interrupts.asked)
-    for cell in plan.cells:
+    for cell in plan.cells if plan.scenario is not Scenario.TRAINING else ():
         if session.interrupts.asked:
             return
         if cell.id not in broken:
@@ -147,7 +152,12 @@ def measure_one(
 ) -> CellRun:
     """Measure a cell once; what it came to is an event of the run."""
     session.request.progress(fact("step.task", cell=cell.id, mode=mode.value, round=number + 1, rounds=plan.rounds))
-    place = logs_folder(plan, session.fingerprint.machine_id, cell, mode, number, test=test)
+    is_training = plan.scenario is Scenario.TRAINING
+    if is_training:
+        root, place = session.folder.path / "logs", Path(f"{cell.id}-{number + 1}")
+    else:
+        root = session.folder.path / PACKAGE
+        place = logs_folder(plan, session.fingerprint.machine_id, cell, mode, number, test=test)
     job = TaskJob(
         task=plan.task,
         cell=cell,
@@ -155,20 +165,43 @@ def measure_one(
         mode=mode,
         duration=plan.duration,
         part=plan.part,
-        logs=str(session.folder.path / PACKAGE / place),
+        logs=str(root / place),
         data_folder=str(tasks_home()),
         cache=str(tasks_cache()),
         seeds=plan.seeds,
         test=test,
+        seed=number,
     )
-    watch = Watch(
-        cpus=session.selection.cpus[: cell.threads],
-        environment=session.request.inherited,
-        wants_stop=lambda: session.interrupts.asked,
+    cpus = cpus_on(
+        cell.hardware,
+        session.fingerprint.topology,
+        threads=cell.threads,
+        selected=session.selection.cpus,
+        available=frozenset(os.sched_getaffinity(0)),
     )
+    if cpus is None:
+        return _without_hardware(session, job, number, str(place))
+    watch = Watch(cpus=cpus, environment=session.request.inherited, wants_stop=lambda: session.interrupts.asked)
     run = measure_cell(job, watch, number=number, place=str(place))
-    if run.problem is not None:
+    if run.problem is not None and not is_training:
         _set_aside(session.folder.path, place, f"{cell.id}-{mode.value}-{number + 1}")
+    session.emit(run)
+    return run
+
+
+def _without_hardware(session: Session, job: TaskJob, number: int, place: str) -> CellRun:
+    now, cell = time.time(), job.cell
+    problem = fact("task.no_hardware", severity=Severity.NOTABLE, hardware=cell.hardware.value, threads=cell.threads)
+    run = CellRun(
+        cell=cell,
+        scenario=job.scenario,
+        mode=job.mode,
+        round=number,
+        logs=place,
+        began_at=now,
+        ended_at=now,
+        problem=problem,
+    )
     session.emit(run)
     return run
 

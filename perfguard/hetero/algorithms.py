@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from perfguard.errors import UsageError, did_you_mean
-from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, BatchLimits, FixedBatches, Policy
+from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, BatchLimits, BatchPolicy, FixedBatches
 from perfguard.records.training import GroupConfig, Kind, TrainingConfig
 
 ENTRY_POINTS = "perfguard.hetero_policies"
-"""Group of entry points: each a function of a `TrainingConfig` and the limits by group that returns a `Policy`."""
+"""Group of entry points: each a function of a `TrainingConfig` and the limits by group that returns a `BatchPolicy`."""
 
-MakePolicy = Callable[[TrainingConfig, Mapping[str, BatchLimits]], Policy]
+MakePolicy = Callable[[TrainingConfig, Mapping[str, BatchLimits]], BatchPolicy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +25,16 @@ class Algorithm:
     make_policy: MakePolicy
 
 
-def _fixed(_: TrainingConfig, limits: Mapping[str, BatchLimits]) -> Policy:
+def _fixed(_: TrainingConfig, limits: Mapping[str, BatchLimits]) -> BatchPolicy:
     return FixedBatches(limits=limits)
 
 
-def _adaptive(config: TrainingConfig, limits: Mapping[str, BatchLimits]) -> Policy:
+def _adaptive(config: TrainingConfig, limits: Mapping[str, BatchLimits]) -> BatchPolicy:
     hogwild = frozenset(name for name in limits if config.groups[name].kind is Kind.HOGWILD)
     return AdaptiveBatches(limits=limits, alpha=config.alpha, beta=config.beta, discounted=hogwild)
 
 
-def _additive(config: TrainingConfig, limits: Mapping[str, BatchLimits]) -> Policy:
+def _additive(config: TrainingConfig, limits: Mapping[str, BatchLimits]) -> BatchPolicy:
     return AdditiveBatches(limits=limits, step=config.step, period=config.period)
 
 
@@ -75,7 +75,7 @@ def require_algorithm(name: str) -> None:
         )
 
 
-def make_policy(config: TrainingConfig, limits: Mapping[str, BatchLimits]) -> Policy:
+def make_policy(config: TrainingConfig, limits: Mapping[str, BatchLimits]) -> BatchPolicy:
     """The policy of a run's algorithm.
 
     Raises:
@@ -86,7 +86,7 @@ def make_policy(config: TrainingConfig, limits: Mapping[str, BatchLimits]) -> Po
         return ALGORITHMS[config.algorithm].make_policy(config, limits)
     (point, *_) = importlib.metadata.entry_points(group=ENTRY_POINTS, name=config.algorithm)
     try:
-        policy: Policy = point.load()(config, limits)
+        policy: BatchPolicy = point.load()(config, limits)
     except Exception as error:  # whatever foreign code raises
         raise UsageError(
             f"policy {config.algorithm!r} ({point.value}) failed: {type(error).__name__}: {error}"

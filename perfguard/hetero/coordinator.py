@@ -28,8 +28,8 @@ from perfguard.hetero.messages import (
     ToWorker,
     WorkerLost,
 )
-from perfguard.hetero.plan import Plan
-from perfguard.hetero.policies import Policy
+from perfguard.hetero.plan import TrainingPlan
+from perfguard.hetero.policies import BatchPolicy
 from perfguard.records.training import Counters, Ending, Tail
 
 
@@ -67,8 +67,8 @@ class Reaction:
 class Coordinator:
     """State of one run; `now_s` is the time since it began, and never goes back."""
 
-    plan: Plan
-    policy: Policy
+    plan: TrainingPlan
+    policy: BatchPolicy
     counters: dict[str, Counters] = field(init=False)
     start: Snapshot | None = None  # An earlier run that this one goes on from
     epoch: int = 0  # Epochs of training that have ended

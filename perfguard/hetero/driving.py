@@ -11,7 +11,7 @@ from perfguard.hetero.coordinator import Coordinator, Reaction
 from perfguard.hetero.happenings import BatchChanged, EpochEnded, Happening
 from perfguard.hetero.messages import FromWorker, Range, Report, ScheduleWork, Task, ToWorker, WorkerLost
 from perfguard.hetero.replay import Heard
-from perfguard.records.training import Ending, GroupUse, Pace, Utilisation
+from perfguard.records.training import Ending, GroupPace, GroupUse, Utilisation
 
 _TICK_S = 0.25  # How often the coordinator looks at the time
 _MOST_BINS = 240
@@ -88,7 +88,7 @@ class Paces:
         sums["ut"] += weight * updates * busy_s
         sums["st"] += weight * size * busy_s
 
-    def paces(self) -> dict[str, Pace]:
+    def paces(self) -> dict[str, GroupPace]:
         """The pace of each group that trained."""
         return {group: _pace(sums) for group, sums in self._sums.items() if sums["trained"]}
 
@@ -96,7 +96,7 @@ class Paces:
 _SUMS = ("ranges", "latency", "evaluated", "evaluating", "trained", "transfer", "uu", "us", "ss", "ut", "st")
 
 
-def _pace(sums: Mapping[str, float]) -> Pace:
+def _pace(sums: Mapping[str, float]) -> GroupPace:
     """T = a · updates + b · examples with a, b >= 0; where all batches are alike, a is 0."""
     determinant = sums["uu"] * sums["ss"] - sums["us"] ** 2
     update_s, example_s = 0.0, sums["st"] / sums["ss"] if sums["ss"] else 0.0
@@ -107,7 +107,7 @@ def _pace(sums: Mapping[str, float]) -> Pace:
             update_s, example_s = a, b
         elif b < 0:
             update_s, example_s = sums["ut"] / sums["uu"], 0.0
-    return Pace(
+    return GroupPace(
         update_s=update_s,
         example_s=example_s,
         loss_example_s=sums["evaluating"] / sums["evaluated"] if sums["evaluated"] else example_s / 3,

@@ -38,7 +38,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """What a run is to do."""
 
     examples: int

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from perfguard.errors import UsageError
 from perfguard.hetero.algorithms import kinds_of, limits_of
-from perfguard.hetero.plan import Goal, Member, Patience, Plan
+from perfguard.hetero.plan import Goal, Member, Patience, TrainingPlan
 from perfguard.records.training import Device, Kind, TrainingConfig, WorkerPlace
 
 
@@ -49,7 +49,7 @@ def places(config: TrainingConfig, cpus: Sequence[int]) -> tuple[WorkerPlace, ..
 
 def plan_of(
     config: TrainingConfig, workers: Sequence[WorkerPlace], examples: int, devices: Mapping[str, Device]
-) -> Plan:
+) -> TrainingPlan:
     """What a coordinator is to do.
 
     As in the authors' code, a GPU computes the losses alone; without one all workers do.
@@ -59,7 +59,7 @@ def plan_of(
     """
     groups = {name: config.groups[name] for name in dict.fromkeys(place.group for place in workers)}
     has_gpu = Device.CUDA in devices.values()
-    return Plan(
+    return TrainingPlan(
         examples=examples,
         members=[
             Member(name=place.name, group=place.group, makes_losses=not has_gpu or devices[place.group] is Device.CUDA)

@@ -32,7 +32,7 @@ class BatchLimits:
         return int(min(max(batch, self.minimum), self.maximum))
 
 
-class Policy(Protocol):
+class BatchPolicy(Protocol):
     """Decides batches; told of each request after the updates before it are counted."""
 
     def next_batch(self, group: str, updates: Mapping[str, int]) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from perfguard.hetero.coordinator import Coordinator, Reaction
 from perfguard.hetero.happenings import Happening
 from perfguard.hetero.messages import Evaluate, ExecuteWork, Report, ScheduleWork, Stop
-from perfguard.records.training import Pace
+from perfguard.records.training import GroupPace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Speed:
     loss_example_s: float | None = None  # Seconds of an example's loss; a third of training by default
 
     @classmethod
-    def of(cls, pace: Pace) -> Speed:
+    def of(cls, pace: GroupPace) -> Speed:
         """The speed that a run measured."""
         return cls(
             example_s=pace.example_s,

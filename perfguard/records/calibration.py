@@ -113,7 +113,7 @@ class CasePace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class GatePace:
     """The pace of a suite's gates."""
 
     block_s: float  # Wall seconds of a block that holds every case; nan when unknown
@@ -221,7 +221,7 @@ class CalibrationSummary:
     latest_at: str | None  # When the latest gate finished
     gates: int  # A/A gates, also those that reached no verdict
     placebo_gates: int  # Gates with relocated arms
-    pace: Pace  # How long its blocks take
+    pace: GatePace  # How long its blocks take
     false_alarms: FalseAlarms  # Of the gate as a whole
     cases: tuple[CalibratedCase, ...]  # Gating ones first, by id
 

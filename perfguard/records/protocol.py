@@ -59,7 +59,7 @@ class StepKind(str, Enum):
     WHERE = "where"  # The same as `trace`, with marks of the lines that run; only these are taken from it
 
 
-class LineReader(Protocol):
+class BinaryLines(Protocol):
     """The part of a binary file that `receive` needs."""
 
     def readline(self, size: int = ..., /) -> bytes:
@@ -81,7 +81,7 @@ def decode(line: bytes) -> Message:
     return message
 
 
-def receive(reader: LineReader) -> Message | None:
+def receive(reader: BinaryLines) -> Message | None:
     """The next message, or None at the end of the stream. Raises ValueError: a line is not a message."""
     line = reader.readline(MAX_LINE_BYTES)
     return decode(line) if line else None

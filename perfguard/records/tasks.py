@@ -14,11 +14,12 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]*", re.ASCII)
 
 
 class Scenario(str, Enum):
-    """In which order LoadGen sends queries."""
+    """In which order LoadGen sends queries; or, without LoadGen, training until the quality reaches its target."""
 
     SINGLE_STREAM = "single-stream"  # The next query once the last one is answered; latency counts
     OFFLINE = "offline"  # All samples at once; samples per second count
     SERVER = "server"  # At random times, so many a second on average; answers within a bound count
+    TRAINING = "training"  # The time to the target quality counts, from new weights on, with one seed a round
 
 
 class Size(str, Enum):
@@ -45,6 +46,20 @@ class ModelPrecision(str, Enum):
     INT8 = "int8"
 
 
+class Hardware(str, Enum):
+    """The part of a machine that a cell runs on."""
+
+    DEFAULT = "default"  # The CPUs of the run
+    P_CORES = "p-cores"  # Fast cores of a hybrid CPU
+    E_CORES = "e-cores"
+    ONE_SOCKET = "one-socket"  # All threads in one socket of several
+    TWO_SOCKETS = "two-sockets"  # Half of them in each of two
+    SMT = "smt"  # All threads of as few cores as possible
+    NO_SMT = "no-smt"  # One thread of each core
+    LOADED = "loaded"  # The CPUs of the run, and something else that computes on the first of them
+    CUDA = "cuda"  # The accelerator that torch sees
+
+
 class QualityKind(str, Enum):
     """What quality is measured against."""
 
@@ -60,8 +75,7 @@ class Metric(str, Enum):
     AUC = "auc"  # Area under the ROC curve, of two classes
     MAP = "map"  # COCO's mean average precision of boxes
     MIOU = "miou"  # Jaccard index of pixels, pooled over images, mean over classes
-    F1 = "f1"  # SQuAD's F1 of answers
-    PSNR = "psnr"
+    F1 = "f1"  # SQuAD's F1 of answers, over the positions of their tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +85,17 @@ class ModelSource:
     architecture: str  # A built-in one, or `module:function` that returns an nn.Module
     weights: str = "seeded"  # `seeded`, `trained` (here, on the training part of the data), or a file of a data folder
     sha256: str | None = None  # Of the file
-    postprocess: str | None = None  # What makes answers of outputs, timed: `ssd` (boxes)
+    postprocess: str | None = None  # What makes answers of outputs, timed: `ssd` (boxes), `segments` or `span`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSource:
     """Where examples come from."""
 
-    source: str  # `sklearn:digits`, `generated`, or a name that a loader knows
+    source: str  # `sklearn:digits`, `photos:300`, `files:FOLDER` …: a loader, and what it loads
     parts: Mapping[DataPart, int]  # Examples of each part; the first ones of the evaluation split
     sha256: str | None = None  # Of all evaluation examples and labels; None: not fixed
+    stand_in: str | None = None  # The source of a run with random weights, for users who have no such files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,16 +149,19 @@ class TaskConfig:
     durations: Mapping[Size, Duration] = field(default_factory=dict)  # Of single-stream, where others than MLPerf's
     server_qps: float | None = None  # Queries a second of the server scenario
     server_bound_s: float | None = None  # In which 90 % of them must be answered
+    training_limit_s: float = 300.0  # Longest training
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ConfigError(f"name = {self.name!r}: give lower-case letters, digits and '-'")
         if not self.scenarios:
-            raise ConfigError("scenarios is empty: give single-stream, offline or server")
+            raise ConfigError("scenarios is empty: give single-stream, offline, server or training")
         if self.performance_samples < 1:
             raise ConfigError(f"performance_samples = {self.performance_samples}: give 1 or more")
         if Scenario.SERVER in self.scenarios and not (self.server_qps and self.server_bound_s):
             raise ConfigError("the server scenario needs server_qps and server_bound_s, both above 0")
+        if not 0 < self.training_limit_s < float("inf"):
+            raise ConfigError(f"training_limit_s = {self.training_limit_s:g}: give a number of seconds above 0")
         if DataPart.FULL not in self.data.parts:
             raise ConfigError("data: parts has no 'full'")
         for part, count in self.data.parts.items():
@@ -174,12 +192,14 @@ class TaskCell:
     precision: ModelPrecision
     threads: int
     copy: int = 1  # Of the same cell in one run, from 1: two of them show how far apart equal cells come out
+    hardware: Hardware = Hardware.DEFAULT
 
     @property
     def id(self) -> str:
-        """`onnxruntime-int8-1`; a second one of these is `onnxruntime-int8-1#2`."""
+        """`onnxruntime-int8-1`; the second of them `onnxruntime-int8-1#2`; on other cores `eager-fp32-1@e-cores`."""
+        place = f"@{self.hardware.value}" if self.hardware is not Hardware.DEFAULT else ""
         copy = f"#{self.copy}" if self.copy > 1 else ""
-        return f"{self.backend}-{self.precision.value}-{self.threads}{copy}"
+        return f"{self.backend}-{self.precision.value}-{self.threads}{place}{copy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +227,7 @@ class TaskJob:
     seeds: Seeds = Seeds()
     warmups: int = 8  # Queries before LoadGen starts
     test: ComplianceTest | None = None  # What else is tested while speed is measured
+    seed: int = 0  # Of a training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +241,7 @@ class TaskLoaded:
     has_real_weights: bool
     ran_in: str  # Precision that really runs, as the framework says
     version: str  # Of the framework
-    snr_db: float | None  # Signal over noise against PyTorch in FP32; None: equal to the last bit
+    snr_db: float | None  # Signal over noise against PyTorch in FP32; None: equal to the last bit, or a training
     stages: Mapping[str, float]  # Seconds of export, compilation, quantization; by name
     cached: tuple[str, ...]  # Stages whose result was there already
 
@@ -254,6 +275,30 @@ class MeasuredQuality:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QualityAfter:
+    """The quality after an epoch."""
+
+    wall_s: float  # Since training began
+    cpu_s: float
+    quality: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredTraining:
+    """A training from new weights until the quality reaches its target, or the time is over."""
+
+    seed: int
+    is_reached: bool
+    epochs: tuple[QualityAfter, ...]  # At least one; evaluations are part of the times
+    examples: int  # Trained on
+
+    @property
+    def last(self) -> QualityAfter:
+        """What it came to."""
+        return self.epochs[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CellRun:
     """One measurement of a cell in one mode, by a process of its own."""
 
@@ -261,13 +306,14 @@ class CellRun:
     scenario: Scenario
     mode: Mode
     round: int  # From 0
-    logs: str  # Folder of its logs, relative to the package
+    logs: str  # Folder of its logs, relative to the package; of a training, to the run's `logs`
     began_at: float  # Seconds since 1970
     ended_at: float
     loaded: TaskLoaded | None = None  # None where nothing could be loaded
     speed: MeasuredSpeed | None = None
     quality: MeasuredQuality | None = None
-    problem: Fact | None = None  # Why there is neither
+    training: MeasuredTraining | None = None
+    problem: Fact | None = None  # Why there is nothing
     test: ComplianceTest | None = None  # What else was tested
 
 
@@ -300,7 +346,8 @@ class CellResult:
     reasons: tuple[Fact, ...]  # Why it is not valid; also what the reader should know of a valid one
     score: float | None = None  # Median over rounds: seconds, or samples per second offline
     rounds: int = 0  # Measured
-    quality: float | None = None
+    quality: float | None = None  # Of a training: the lowest of all seeds
+    trainings: tuple[MeasuredTraining, ...] = ()
     loaded: TaskLoaded | None = None
     over_reference: Interval95 | None = None  # Time of a query over that of the first cell; None of itself
 

@@ -250,7 +250,7 @@ class TrainingEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class GroupPace:
     """How long the workers of a group take, as a run measured it by least squares over its ranges."""
 
     update_s: float  # Seconds of an update, whatever its size
@@ -291,7 +291,7 @@ class TrainingOutcome:
     at_s: float
     counters: Mapping[str, Counters]  # By worker
     utilisation: Utilisation
-    paces: Mapping[str, Pace] = field(default_factory=dict)  # By group; those that trained
+    paces: Mapping[str, GroupPace] = field(default_factory=dict)  # By group; those that trained
     schedule: tuple[tuple[float, str, int], ...] = ()  # Seconds, group and new batch, at each change
     detail: str = ""  # What is known of a bad end
     trained_s: float | None = None  # Seconds of training, those of the last, unfinished epoch included; None: unknown

@@ -61,7 +61,7 @@ class Inapplicable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hint:
+class ToggleHint:
     """A finding of the reference's profile that may name a toggle."""
 
     code: str  # `advice.unfused_optimizer`
@@ -124,7 +124,7 @@ class Tuning:
     machine_id: str
     toggles: tuple[Toggle, ...]  # In the order in which they were tried
     inapplicable: tuple[Inapplicable, ...]
-    hints: tuple[Hint, ...]  # What the profile found, the worst first
+    hints: tuple[ToggleHint, ...]  # What the profile found, the worst first
     trials: tuple[TriedTrial, ...]  # In order; the last one may be the final one
     recipe: Setting  # What helped
     final: TrialOutcome | None  # The recipe against the reference; None where nothing helped or it was not measured

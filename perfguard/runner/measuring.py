@@ -32,9 +32,9 @@ from perfguard.runner.arms.attestation import (
 from perfguard.runner.arms.environment import enlarge, mismatched_threads, pad_to_equal_size
 from perfguard.runner.arms.resolve import ArmSettings, require_different_interpreters, resolve_arm
 from perfguard.runner.blocks.calibrate import (
+    ArmCalibration,
     ArmReport,
     BlockCost,
-    Calibration,
     block_cost,
     budget_shortage,
     calibrate_arm,
@@ -52,7 +52,7 @@ _CONTROL = "control"  # Its bundle, beside the arms' folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ArmLayout:
     """Where arms are put, and how large their environments are beyond what they need: layout, never content."""
 
     workshop: str = "arms"  # Folder below the run's, begins with `arms`; its length moves every path in the workers
@@ -61,14 +61,14 @@ class Place:
 
 
 def start_arms(
-    session: Session, specs: Mapping[Arm, ArmSpec], place: Place | None = None
+    session: Session, specs: Mapping[Arm, ArmSpec], place: ArmLayout | None = None
 ) -> tuple[ProcessStarter, dict[Arm, ResolvedArm]]:
     """Resolve the arms and make their environments equally large, or as unequal as `place` wants them.
 
     Raises:
         ArmError: An arm cannot be resolved.
     """
-    place = place or Place()
+    place = place or ArmLayout()
     config, threads = session.request.loaded.config, session.selection.threads
     settings = ArmSettings(
         project=session.request.loaded.project,
@@ -161,7 +161,7 @@ def calibrate(
         ArmError: The arms do not run what they should.
     """
     chosen = session.request.cases if cases is None else tuple(cases)
-    calibration = Calibration(
+    calibration = ArmCalibration(
         starter=starter,
         settings=session.settings,
         cpus=session.selection.cpus,
@@ -212,7 +212,7 @@ def _fitted(session: Session, cost: BlockCost, *, is_compared: bool) -> MeasureS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class MeasuringLimits:
     """When to stop measuring."""
 
     budget_s: float  # Wall seconds from now
@@ -228,7 +228,7 @@ def measure(
     arms: tuple[Arm, ...],
     pause_s: float = 0.0,
     stage: Stage = Stage.MAIN,
-    limits: Limits | None = None,
+    limits: MeasuringLimits | None = None,
     answered: Callable[[], frozenset[str]] = frozenset,
 ) -> int:
     """Measure blocks within what is left of the budget, or within other limits; gives the number of blocks.

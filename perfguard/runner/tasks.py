@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from perfguard.codec import from_builtins, to_json
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.tasks import CellRun, MeasuredQuality, MeasuredSpeed, TaskJob, TaskLoaded
+from perfguard.records.tasks import (
+    CellRun,
+    Hardware,
+    MeasuredQuality,
+    MeasuredSpeed,
+    MeasuredTraining,
+    TaskJob,
+    TaskLoaded,
+)
 from perfguard.runner.process.json_lines import json_lines
 from perfguard.runner.process.launching import launched
 
@@ -22,18 +30,6 @@ LOADS_S = 900.0  # Longest loading: the first compilation of a large model takes
 SILENT_S = 25.0  # Longest time without an answer, once the model is loaded
 _COMMAND = [sys.executable, "-W", "default", "-m", "perfguard.tasks.child.main"]
 """A framework's own warnings are no errors, whatever the user has set."""
-
-
-def tasks_home() -> Path:
-    """Where fetched models and data are: `$PERFGUARD_TASKS`, else below the user's data directory."""
-    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(os.environ.get("PERFGUARD_TASKS") or f"{data}/perfguard/tasks").expanduser().absolute()
-
-
-def tasks_cache() -> Path:
-    """Where exported, compiled and quantized models are kept."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(f"{cache}/perfguard/tasks").expanduser().absolute()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +50,7 @@ def measure_cell(job: TaskJob, watch: Watch, *, number: int, place: str) -> Cell
     began_at = time.time()
     found: dict[str, Any] = {}
     with (
+        _load_on(watch.cpus[:1] if job.cell.hardware is Hardware.LOADED else ()),
         (logs / "process.log").open("wb") as errors,
         subprocess.Popen(
             launched(_COMMAND, cpus=watch.cpus),
@@ -71,8 +68,8 @@ def measure_cell(job: TaskJob, watch: Watch, *, number: int, place: str) -> Cell
             problem = _listen(process, process.stdout, watch, found)
         finally:
             process.kill()  # does nothing to one that has ended
-    known = {name: found.get(name) for name in ("loaded", "speed", "quality")}
-    if problem is None and known["speed"] is None and known["quality"] is None:
+    known = {name: found.get(name) for name in _TYPES}
+    if problem is None and not found.keys() & _RESULTS:
         problem = _ended(process.returncode, logs / "process.log")
     return CellRun(
         cell=job.cell,
@@ -88,7 +85,26 @@ def measure_cell(job: TaskJob, watch: Watch, *, number: int, place: str) -> Cell
     )
 
 
-_TYPES: dict[str, type] = {"loaded": TaskLoaded, "speed": MeasuredSpeed, "quality": MeasuredQuality}
+@contextlib.contextmanager
+def _load_on(cpus: tuple[int, ...]) -> Iterator[None]:
+    """Something that computes on some CPUs meanwhile; nothing where there are none."""
+    if not cpus:
+        yield
+        return
+    with subprocess.Popen(launched([sys.executable, "-c", "while True: pass"], cpus=cpus)) as load:
+        try:
+            yield
+        finally:
+            load.kill()
+
+
+_TYPES: dict[str, type] = {
+    "loaded": TaskLoaded,
+    "speed": MeasuredSpeed,
+    "quality": MeasuredQuality,
+    "training": MeasuredTraining,
+}
+_RESULTS = _TYPES.keys() - {"loaded"}
 
 
 def _listen(process: subprocess.Popen[bytes], out: IO[bytes], watch: Watch, found: dict[str, Any]) -> Fact | None:

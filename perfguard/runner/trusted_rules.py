@@ -18,7 +18,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class TrustedRules:
     """What a gate goes by."""
 
     loaded: LoadedConfig  # Benchmarks, baselines and allow-list are read where its `rules` says
@@ -28,7 +28,7 @@ class Policy:
 @contextlib.contextmanager
 def policy_of_revision(
     start: Path, revision: str, environment: Mapping[str, str], options: Mapping[str, Any]
-) -> Iterator[Policy]:
+) -> Iterator[TrustedRules]:
     """Configuration, benchmarks, baselines and allow-list as a revision has them; options still come on top.
 
     They are checked out for as long as the context lasts. The project, whose revisions are measured and whose
@@ -49,7 +49,7 @@ def policy_of_revision(
         below = start.resolve().relative_to(repository.resolve())
         loaded = load_config(place / below if (place / below).is_dir() else place, environment, options)
         project = repository / loaded.project.relative_to(place.resolve())
-        yield Policy(
+        yield TrustedRules(
             loaded=replace(loaded, project=project, policy=loaded.project),
             notes=_notes(repository, commit, loaded, place.resolve()),
         )

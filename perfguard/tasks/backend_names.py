@@ -6,7 +6,13 @@ from perfguard.errors import UsageError, did_you_mean
 
 GROUP = "perfguard.task_backends"
 """Entry points with backends of others."""
-BUILTIN = {"eager": "eager", "compile": "compiled", "onnxruntime": "onnx_runtime", "openvino": "open_vino"}
+BUILTIN = {
+    "eager": "eager",
+    "compile": "compiled",
+    "onnxruntime": "onnx_runtime",
+    "openvino": "open_vino",
+    "litert": "lite_rt",
+}
 """Modules of `perfguard.tasks.child.backends` by the name that is typed."""
 
 

@@ -13,6 +13,7 @@ from perfguard.records.tasks import (
     CellRun,
     Interval95,
     MeasuredSpeed,
+    MeasuredTraining,
     ModelPrecision,
     QualityKind,
     Scenario,
@@ -51,15 +52,18 @@ def _result(
 ) -> CellResult:
     outcome, reasons = _outcome(plan, cell, runs)
     speeds = [run.speed for run in runs if run.speed is not None]
-    quality = next((run.quality.value for run in runs if run.quality is not None), None)
+    trainings = tuple(run.training for run in runs if run.training is not None)
+    qualities = [run.quality.value for run in runs if run.quality is not None]
+    qualities += [training.last.quality for training in trainings]
     is_first = cell == plan.cells[0]
     return CellResult(
         cell=cell,
         outcome=outcome,
         reasons=reasons,
-        score=score_of(plan.scenario, speeds),
-        rounds=len(speeds),
-        quality=quality,
+        score=median(_to_target(trainings)) if _to_target(trainings) else score_of(plan.scenario, speeds),
+        rounds=len(speeds) + len(trainings),
+        quality=min(qualities, default=None),
+        trainings=trainings,
         loaded=next((run.loaded for run in runs if run.loaded is not None), None),
         over_reference=None if is_first else _interval(times, reference, comparisons=len(plan.cells) - 1),
     )
@@ -68,8 +72,14 @@ def _result(
 def _outcome(plan: TaskPlan, cell: TaskCell, runs: Sequence[CellRun]) -> tuple[CellOutcome, tuple[Fact, ...]]:
     for run in runs:
         if run.problem is not None:
-            kinds = {"task.refused": CellOutcome.REFUSED, "task.interrupted": CellOutcome.UNMEASURED}
+            kinds = {
+                "task.refused": CellOutcome.REFUSED,
+                "task.no_hardware": CellOutcome.REFUSED,
+                "task.interrupted": CellOutcome.UNMEASURED,
+            }
             return kinds.get(run.problem.code, CellOutcome.FAILED), (run.problem,)
+    if plan.scenario is Scenario.TRAINING:
+        return _outcome_of_training(plan, cell, runs)
     speeds, quality = [run.speed for run in runs if run.speed], [run.quality for run in runs if run.quality]
     if not speeds or not quality:
         return CellOutcome.UNMEASURED, ()
@@ -90,6 +100,35 @@ def _outcome(plan: TaskPlan, cell: TaskCell, runs: Sequence[CellRun]) -> tuple[C
         return CellOutcome.INVALID, (*broken, *notes)
     kind = CellOutcome.SPEED_ONLY if target.kind is QualityKind.SEEDED_WEIGHTS else CellOutcome.VALID
     return kind, tuple(notes)
+
+
+def _outcome_of_training(
+    plan: TaskPlan, cell: TaskCell, runs: Sequence[CellRun]
+) -> tuple[CellOutcome, tuple[Fact, ...]]:
+    trainings = [run.training for run in runs if run.training is not None]
+    if not trainings:
+        return CellOutcome.UNMEASURED, ()
+    broken, target = _precision(cell, runs), plan.task.quality
+    if missed := [training for training in trainings if not training.is_reached]:
+        worst = min(missed, key=lambda training: training.last.quality)
+        broken.append(
+            fact(
+                "task.not_reached",
+                severity=Severity.GRAVE,
+                missed=len(missed),
+                seeds=len(trainings),
+                metric=target.metric.value,
+                quality=worst.last.quality,
+                least=target.least,
+                limit_s=plan.task.training_limit_s,
+            )
+        )
+    return (CellOutcome.INVALID, tuple(broken)) if broken else (CellOutcome.VALID, ())
+
+
+def _to_target(trainings: Sequence[MeasuredTraining]) -> list[float]:
+    """Seconds of the trainings that reached it."""
+    return [training.last.wall_s for training in trainings if training.is_reached]
 
 
 def _precision(cell: TaskCell, runs: Sequence[CellRun]) -> list[Fact]:
@@ -132,6 +171,9 @@ def score_of(scenario: Scenario, speeds: Sequence[MeasuredSpeed]) -> float | Non
 
 def _times(plan: TaskPlan, runs: Sequence[CellRun]) -> dict[int, float]:
     """By round: a figure that grows with the time that a query takes."""
+    if plan.scenario is Scenario.TRAINING:
+        done = [run.training for run in runs if run.training is not None]
+        return {training.seed: training.last.wall_s for training in done if training.is_reached}
     found = {run.round: score_of(plan.scenario, [run.speed]) for run in runs if run.speed is not None}
     is_rate = plan.scenario is Scenario.OFFLINE
     return {number: 1 / value if is_rate else value for number, value in found.items() if value}

@@ -10,7 +10,17 @@ from typing import Any
 
 from perfguard.config import file_text, from_table, parse_toml, require_known
 from perfguard.errors import UsageError, did_you_mean
-from perfguard.records.tasks import DataSource, Duration, ModelSource, QualityTarget, Scenario, Size, TaskConfig
+from perfguard.records.tasks import (
+    DataPart,
+    DataSource,
+    Duration,
+    ModelSource,
+    QualityKind,
+    QualityTarget,
+    Scenario,
+    Size,
+    TaskConfig,
+)
 
 _STREAM = {
     Size.NORMAL: Duration(min_queries=1024, min_s=60.0, max_s=600.0),
@@ -23,6 +33,8 @@ _OFFLINE = {
     Size.RAPID: Duration(min_queries=64, min_s=0.0, max_s=60.0),
 }
 """MLPerf Mobile's, by run size. Source: the app's run configurations (mlcommons/mobile_app_open)."""
+_STAND_INS = {DataPart.FULL: 64, DataPart.LITE: 32, DataPart.TINY: 16}
+"""Examples at most of a run with random weights, whose answers say nothing."""
 
 
 def builtin_names() -> tuple[str, ...]:
@@ -77,6 +89,23 @@ def with_target(task: TaskConfig, fraction: float | None) -> TaskConfig:
     if fraction is None:
         return task
     return replace(task, quality=replace(task.quality, fraction=fraction))
+
+
+def with_random_weights(task: TaskConfig) -> TaskConfig:
+    """The task with seeded weights and examples that are at hand: it measures speed alone.
+
+    Raises:
+        UsageError: It has no examples to stand in, as what it needs is at hand.
+    """
+    if task.data.stand_in is None:
+        raise UsageError(f"--seeded: task {task.name} needs no files of yours; leave it out")
+    parts = {part: min(count, _STAND_INS[part]) for part, count in task.data.parts.items()}
+    return replace(
+        task,
+        model=replace(task.model, weights="seeded", sha256=None),
+        data=replace(task.data, source=task.data.stand_in, parts=parts, sha256=None, stand_in=None),
+        quality=replace(task.quality, kind=QualityKind.SEEDED_WEIGHTS, reference=1.0),
+    )
 
 
 def _durations(table: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:

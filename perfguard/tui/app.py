@@ -14,7 +14,7 @@ from textual.screen import Screen
 
 from perfguard.errors import PerfguardError
 from perfguard.tui.dialogs import HelpDialog, NoticeDialog, export_dialog, start_dialog
-from perfguard.tui.keymap import KEYS, Scope
+from perfguard.tui.keymap import KEYS, KeyScope
 from perfguard.tui.launch import StartedCommand
 from perfguard.tui.pace import neighbour
 from perfguard.tui.reader_app import ReaderApp
@@ -23,7 +23,7 @@ from perfguard.tui.screens.history import HistoryScreen
 from perfguard.tui.screens.host import HostScreen
 from perfguard.tui.screens.log import LogScreen
 from perfguard.tui.screens.ops import OpsScreen
-from perfguard.tui.session import Session, command_for, words_to_start
+from perfguard.tui.session import AppState, command_for, words_to_start
 from perfguard.tui.tables.columns import as_markdown, exported
 from perfguard.tui.widgets.texts import bindings_in
 from perfguard.watch.sources.event_sources import ReplaySource
@@ -44,7 +44,7 @@ class PerfguardApp(ReaderApp):
         "log": LogScreen,
     }
     DEFAULT_MODE = "live"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_in(Scope.APP, Scope.REPLAY)
+    BINDINGS: ClassVar[list[BindingType]] = bindings_in(KeyScope.APP, KeyScope.REPLAY)
     _trail: tuple[str, ...] = ()  # Screens that were left for the present one, for the way back
 
     def action_show_screen(self, mode: str) -> None:
@@ -192,7 +192,7 @@ class PerfguardApp(ReaderApp):
             self.push_screen(NoticeDialog("nothing was started", outcome.sentence))
             return
         options = replace(self.session.options, run_name="", hint="", is_local=True)
-        self.session = Session(outcome.watch, options)
+        self.session = AppState(outcome.watch, options)
         self.action_show_screen("live")
         self.tick()
         self.say(outcome.sentence)
@@ -201,7 +201,7 @@ class PerfguardApp(ReaderApp):
         """Everything that keys do, by its name."""
         del screen
         for key in KEYS:
-            if key.scope in (Scope.APP, Scope.REPLAY) and key.id != "palette":
+            if key.scope in (KeyScope.APP, KeyScope.REPLAY) and key.id != "palette":
                 yield SystemCommand(key.text, f"key {self._first_key(key.id)}", partial(self.run_action, key.action))
         for name in sorted(self.available_themes):
             yield SystemCommand(f"theme {name}", "colours", partial(setattr, self, "theme", name))

@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from perfguard.errors import UsageError
 from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, labelled, line, wrapped
-from perfguard.tui.keymap import KEYS, Scope, shown_keys
+from perfguard.tui.keymap import KEYS, KeyScope, shown_keys
 from perfguard.tui.tables.columns import FORMATS
 from perfguard.tui.widgets.texts import Draw, Lines, Pane
 
@@ -173,7 +173,7 @@ class HelpDialog(_TextDialog):
 def _help_lines(keymap: Mapping[str, str], themes: Sequence[str], width: int) -> list[Line]:
     """Keys by where they work, then signs and themes; remapped keys as they are now."""
     lines = [line(Span("perfguard tui", Role.STRONG), "  watches a run and never stops it"), EMPTY]
-    for scope in Scope:
+    for scope in KeyScope:
         lines.append(line(Span(scope.value, Role.TITLE)))
         for key in KEYS:
             if key.scope is scope:

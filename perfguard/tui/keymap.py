@@ -12,7 +12,7 @@ from enum import Enum
 from perfguard.errors import ConfigError
 
 
-class Scope(str, Enum):
+class KeyScope(str, Enum):
     """Where a key works."""
 
     APP = "everywhere"
@@ -31,7 +31,7 @@ class Key:
     action: str  # textual's action
     text: str  # What it does, for help and the command palette
     label: str = ""  # One word for the bottom line; empty to leave it out there
-    scope: Scope = Scope.APP
+    scope: KeyScope = KeyScope.APP
     takes_focus: bool = False  # Whether the next keys are text, even if they are there already
 
 
@@ -74,26 +74,26 @@ KEYS: tuple[Key, ...] = (
     Key("run", "R", "start('run')", "start a run (asks, shows the command)"),
     Key("theme", "ctrl+t", "change_theme", "choose a theme"),
     Key("suspend", "ctrl+z", "suspend_process", "go to the background; `fg` brings it back"),
-    Key("row-up", "up,k", "scroll_up", "up", scope=Scope.TABLE),
-    Key("row-down", "down,j", "scroll_down", "down", scope=Scope.TABLE),
-    Key("page-up", "pageup,ctrl+b", "page_up", "a page up", scope=Scope.TABLE),
-    Key("page-down", "pagedown,ctrl+f", "page_down", "a page down", scope=Scope.TABLE),
-    Key("first", "home,g", "scroll_home", "to the beginning", scope=Scope.TABLE),
-    Key("last", "end,G", "scroll_end", "to the end", scope=Scope.TABLE),
-    Key("open", "enter", "open", "drill down: from case to curves to ops", label="open", scope=Scope.TABLE),
-    Key("unfold", "right,l", "unfold", "open a node", scope=Scope.OPS),
-    Key("fold", "left", "fold", "close a node, or go to the one above", scope=Scope.OPS),
-    Key("unfold-all", "asterisk", "unfold_all", "open all nodes, or close them", scope=Scope.OPS),
-    Key("total", "t", "order('total')", "sort by total time", label="total", scope=Scope.OPS),
-    Key("own", "o", "order('own')", "sort by the difference of own ops", label="own", scope=Scope.OPS),
-    Key("tree", "w", "toggle_tree", "tree, or all ops in one list", label="tree", scope=Scope.OPS),
-    Key("flame", "f", "toggle_flame", "waterfall, flame graph, or the op in words", label="flame", scope=Scope.OPS),
-    Key("all", "A", "show_all", "all rows, or the first 500", label="all", scope=Scope.OPS),
-    Key("ask", "u", "ask_doctor", "ask the doctor again", label="ask again", scope=Scope.HOST),
-    Key("replay-slower", "less_than_sign", "replay_speed(-1)", "replay slower", scope=Scope.REPLAY),
-    Key("replay-faster", "greater_than_sign", "replay_speed(1)", "replay faster", scope=Scope.REPLAY),
-    Key("replay-back", "ctrl+left", "replay_seek(-1)", "replay from earlier on", scope=Scope.REPLAY),
-    Key("replay-forward", "ctrl+right", "replay_seek(1)", "replay from later on", scope=Scope.REPLAY),
+    Key("row-up", "up,k", "scroll_up", "up", scope=KeyScope.TABLE),
+    Key("row-down", "down,j", "scroll_down", "down", scope=KeyScope.TABLE),
+    Key("page-up", "pageup,ctrl+b", "page_up", "a page up", scope=KeyScope.TABLE),
+    Key("page-down", "pagedown,ctrl+f", "page_down", "a page down", scope=KeyScope.TABLE),
+    Key("first", "home,g", "scroll_home", "to the beginning", scope=KeyScope.TABLE),
+    Key("last", "end,G", "scroll_end", "to the end", scope=KeyScope.TABLE),
+    Key("open", "enter", "open", "drill down: from case to curves to ops", label="open", scope=KeyScope.TABLE),
+    Key("unfold", "right,l", "unfold", "open a node", scope=KeyScope.OPS),
+    Key("fold", "left", "fold", "close a node, or go to the one above", scope=KeyScope.OPS),
+    Key("unfold-all", "asterisk", "unfold_all", "open all nodes, or close them", scope=KeyScope.OPS),
+    Key("total", "t", "order('total')", "sort by total time", label="total", scope=KeyScope.OPS),
+    Key("own", "o", "order('own')", "sort by the difference of own ops", label="own", scope=KeyScope.OPS),
+    Key("tree", "w", "toggle_tree", "tree, or all ops in one list", label="tree", scope=KeyScope.OPS),
+    Key("flame", "f", "toggle_flame", "waterfall, flame graph, or the op in words", label="flame", scope=KeyScope.OPS),
+    Key("all", "A", "show_all", "all rows, or the first 500", label="all", scope=KeyScope.OPS),
+    Key("ask", "u", "ask_doctor", "ask the doctor again", label="ask again", scope=KeyScope.HOST),
+    Key("replay-slower", "less_than_sign", "replay_speed(-1)", "replay slower", scope=KeyScope.REPLAY),
+    Key("replay-faster", "greater_than_sign", "replay_speed(1)", "replay faster", scope=KeyScope.REPLAY),
+    Key("replay-back", "ctrl+left", "replay_seek(-1)", "replay from earlier on", scope=KeyScope.REPLAY),
+    Key("replay-forward", "ctrl+right", "replay_seek(1)", "replay from later on", scope=KeyScope.REPLAY),
 )
 
 _NAMED = frozenset(
@@ -152,7 +152,7 @@ def checked_keys(wanted: Mapping[str, str]) -> dict[str, str]:
         own = {normal_key(name) for name in found.get(key.id, key.keys).split(",")}
         for other, others in taken:
             # Keys of the ops and of the host never work at the same time.
-            can_meet = {key.scope, other.scope} != {Scope.OPS, Scope.HOST}
+            can_meet = {key.scope, other.scope} != {KeyScope.OPS, KeyScope.HOST}
             if own & others and can_meet and {key.id, other.id} & found.keys():
                 both = ", ".join(sorted(own & others))
                 raise ConfigError(f"keys: {other.id} and {key.id} would share {both}; give one of them another key")

@@ -20,7 +20,7 @@ from perfguard.tui.keymap import KEYS, shown_keys
 from perfguard.tui.launch import TuiOptions
 from perfguard.tui.pace import RETRY_S, Pace
 from perfguard.tui.screens.base import ViewScreen
-from perfguard.tui.session import Session
+from perfguard.tui.session import AppState
 from perfguard.tui.themes import DEFAULT_THEME, PLAIN_THEME, THEMES, styles_for
 from perfguard.tui.widgets.texts import Inks
 from perfguard.watch.view.watching import RunWatch
@@ -48,7 +48,7 @@ class ReaderApp(App[int]):
         is_colourless = bool(os.environ.get("NO_COLOR"))
         # With native colours NO_COLOR takes all of them away; else textual would leave shades of grey.
         super().__init__(ansi_color=True if is_colourless else None)
-        self.session = Session(watch, options)
+        self.session = AppState(watch, options)
         self.pace = Pace(interval_s=options.interval_s, clock=clock, cpu_clock=cpu_clock)
         for theme in THEMES:
             self.register_theme(theme)

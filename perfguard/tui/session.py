@@ -12,7 +12,7 @@ from perfguard.watch.view.run_view import CaseSeries, CaseView, RunState, RunVie
 from perfguard.watch.view.watching import RunWatch
 
 
-class Session:
+class AppState:
     """The state of the application that does not belong to one screen."""
 
     def __init__(self, watch: RunWatch, options: TuiOptions) -> None:
@@ -62,7 +62,7 @@ class Session:
         return self.selected
 
 
-def command_for(screen: str, session: Session) -> str:
+def command_for(screen: str, session: AppState) -> str:
     """The command line that says what a screen shows, to be pasted into a shell."""
     name = session.options.run_name or session.view.run_id
     run = [name] if name else []
@@ -81,7 +81,7 @@ def command_for(screen: str, session: Session) -> str:
     return shlex.join(["perfguard", *words])
 
 
-def words_to_start(kind: str, session: Session) -> list[str]:
+def words_to_start(kind: str, session: AppState) -> list[str]:
     """What a dialog proposes to start: the run's own command again (`run`), or to store its `baseline` anew."""
     has_cases = any(word.startswith(("-c", "--case")) for word in session.view.command)
     suite = ["--suite", session.view.suite] if session.view.suite and not has_cases else []

@@ -19,7 +19,7 @@ from perfguard.records.plan import FOR_FINAL_TRIAL, FOR_TRIALS, ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm
 from perfguard.records.spec import BenchmarkSpec, Case
-from perfguard.records.tuning import Hint, Purpose, Setting, Trial, TrialOutcome, TrialVerdict
+from perfguard.records.tuning import Purpose, Setting, ToggleHint, Trial, TrialOutcome, TrialVerdict
 from perfguard.records.verdict import GateOutcome, Outcome, Verdict
 from perfguard.runner.measuring import needs_torch
 from perfguard.runner.session import Request, choose_cpus
@@ -56,7 +56,7 @@ class CaseTarget(ArmTarget):
         """What outcomes depend on, beside the two settings: case, arm, code, machine, software, libraries, settings."""
         return shared_scope(self.request, self.arm, self.known)
 
-    def profile(self) -> tuple[Hint, ...]:
+    def profile(self) -> tuple[ToggleHint, ...]:
         """Findings of one process of the reference; none where it does without torch or cannot be profiled."""
         if not needs_torch(self.request.cases):
             return ()

@@ -15,7 +15,7 @@ from typing import Any
 
 from perfguard.codec import from_builtins, to_builtins, to_json
 from perfguard.errors import StoreError
-from perfguard.records.tuning import TUNING_SCHEMA, Hint, Purpose, Setting, Trial, TriedTrial
+from perfguard.records.tuning import TUNING_SCHEMA, Purpose, Setting, ToggleHint, Trial, TriedTrial
 from perfguard.store.files import write_text
 
 _LONGER = 2.0  # A trial without an answer is measured again where it is given so many times as long
@@ -26,7 +26,7 @@ class Journal:
     """The file and its content."""
 
     path: Path
-    hints: tuple[Hint, ...] | None = None  # None where nothing was profiled yet
+    hints: tuple[ToggleHint, ...] | None = None  # None where nothing was profiled yet
     profile_s: float = 0.0  # Wall seconds of the profile
     trials: dict[tuple[Purpose, Setting, Setting], TriedTrial] = field(default_factory=dict)
 
@@ -37,7 +37,7 @@ class Journal:
             return None
         return tried
 
-    def keep_hints(self, hints: Sequence[Hint], profile_s: float) -> None:
+    def keep_hints(self, hints: Sequence[ToggleHint], profile_s: float) -> None:
         """Write what the profile found, and how long it took. Raises StoreError: it cannot be written."""
         self.hints, self.profile_s = tuple(hints), profile_s
         self._append({"hints": to_builtins(self.hints), "profile_s": profile_s})
@@ -87,7 +87,7 @@ def _take(journal: Journal, line: str, source: str) -> None:
     try:
         entry = json.loads(line)
         if "hints" in entry:
-            journal.hints = from_builtins(entry["hints"], tuple[Hint, ...], source="it")
+            journal.hints = from_builtins(entry["hints"], tuple[ToggleHint, ...], source="it")
             journal.profile_s = from_builtins(entry["profile_s"], float, source="it")
         else:
             tried = from_builtins(entry["trial"], TriedTrial, source="it")

@@ -16,7 +16,7 @@ from perfguard.host.probe import probe
 from perfguard.profile.runs.profiling import profile_user_script
 from perfguard.records.plan import ArmSpec
 from perfguard.records.steps.scripts import ScriptComparison
-from perfguard.records.tuning import Hint, Purpose, Setting, Trial, TrialOutcome, TrialVerdict
+from perfguard.records.tuning import Purpose, Setting, ToggleHint, Trial, TrialOutcome, TrialVerdict
 from perfguard.runner.profiling.script_pairs import ScriptFailedError, TooFewStepsError
 from perfguard.runner.profiling.scripts import Script
 from perfguard.runner.session import Request, choose_cpus
@@ -69,7 +69,7 @@ class ScriptTarget(ArmTarget):
             "timeout_s": self.script.timeout_s,
         }
 
-    def profile(self) -> tuple[Hint, ...]:
+    def profile(self) -> tuple[ToggleHint, ...]:
         """Findings of one process of the reference; none where it cannot be profiled.
 
         Raises:

@@ -8,14 +8,14 @@ from functools import partial
 from itertools import combinations
 
 from perfguard.profile.advice.toggles import Answer
-from perfguard.records.tuning import Hint, Purpose, Setting, Toggle, Trial, TrialOutcome, TrialVerdict
+from perfguard.records.tuning import Purpose, Setting, Toggle, ToggleHint, Trial, TrialOutcome, TrialVerdict
 
 Answers = Mapping[str, tuple[Answer, ...]]
 """Values that a finding names, by its code: each the name of a toggle and a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """Where a search ended."""
 
     recipe: Setting  # What helped
@@ -23,7 +23,7 @@ class Found:
     final: TrialOutcome | None  # The recipe against the reference; None where there is none
 
 
-Search = Generator[Trial, TrialOutcome | None, Found]
+Search = Generator[Trial, TrialOutcome | None, SearchResult]
 """Yields trials and takes their outcomes; None says that there is no time for this trial. Only the final trial of a
 recipe follows then."""
 
@@ -33,7 +33,7 @@ class _OutOfTimeError(Exception):
 
 
 def by_promise(
-    toggles: Sequence[Toggle], hints: Sequence[Hint], answers: Answers, gains: Mapping[Answer, float]
+    toggles: Sequence[Toggle], hints: Sequence[ToggleHint], answers: Answers, gains: Mapping[Answer, float]
 ) -> tuple[Toggle, ...]:
     """Toggles that a finding names first, in the order of the findings; then by what a value saved elsewhere.
 
@@ -76,7 +76,7 @@ def search(toggles: Sequence[Toggle]) -> Search:
     except _OutOfTimeError:
         is_complete = False
     final = (yield Trial(purpose=Purpose.FINAL, before=(), after=state.recipe)) if state.recipe else None
-    return Found(recipe=state.recipe, is_complete=is_complete, final=final)
+    return SearchResult(recipe=state.recipe, is_complete=is_complete, final=final)
 
 
 def with_values(setting: Setting, *values: tuple[str, str]) -> Setting:

@@ -15,7 +15,7 @@ from perfguard.profile.runs.profiling import ProfileSize
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.steps.profile import ProfileReport
-from perfguard.records.tuning import Hint, Inapplicable, Setting, Toggle, Trial, TrialOutcome, TrialVerdict
+from perfguard.records.tuning import Inapplicable, Setting, Toggle, ToggleHint, Trial, TrialOutcome, TrialVerdict
 from perfguard.runner.arms import git
 from perfguard.runner.session import Request
 from perfguard.tuning.toggles import KnownToggles
@@ -88,7 +88,7 @@ def request_of(request: Request, trial: Trial, name: str, budget_s: float) -> Re
     return replace(request, fingerprint=probe(), budget_s=budget_s, notes=(*request.notes, note))
 
 
-def hints_of(profile: Callable[[], ProfileReport], progress: Callable[[Fact], None]) -> tuple[Hint, ...]:
+def hints_of(profile: Callable[[], ProfileReport], progress: Callable[[Fact], None]) -> tuple[ToggleHint, ...]:
     """Findings of a profile, the worst first; none where the reference cannot be profiled.
 
     Raises:
@@ -101,7 +101,7 @@ def hints_of(profile: Callable[[], ProfileReport], progress: Callable[[Fact], No
         return ()
     if report.interrupted:
         raise InterruptedRunError("interrupted while the reference was profiled")
-    return tuple(Hint(code=found.code, share=found.share) for case in report.cases for found in case.findings)
+    return tuple(ToggleHint(code=found.code, share=found.share) for case in report.cases for found in case.findings)
 
 
 def not_measurable(error: Exception) -> TrialOutcome:

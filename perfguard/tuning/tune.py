@@ -12,11 +12,11 @@ from perfguard.errors import ExitCode, InterruptedRunError
 from perfguard.profile.advice.gains import expected_gains
 from perfguard.profile.advice.toggles import ANSWERS
 from perfguard.records.tuning import (
-    Hint,
     Inapplicable,
     Purpose,
     Setting,
     Toggle,
+    ToggleHint,
     Trial,
     TrialOutcome,
     TrialVerdict,
@@ -25,7 +25,7 @@ from perfguard.records.tuning import (
     TuningOutcome,
 )
 from perfguard.tuning.journal import Journal
-from perfguard.tuning.search import Found, by_promise, search
+from perfguard.tuning.search import SearchResult, by_promise, search
 
 FINAL_SHARE = 0.2
 """Part of the budget that is left to the final trial. Of the rest, another trial gets half, or as much as the final one
@@ -40,7 +40,7 @@ _EXIT_CODES = {
 }
 
 
-class Target(Protocol):
+class TuningTarget(Protocol):
     """What is tuned: a case, or a script."""
 
     @property
@@ -63,7 +63,7 @@ class Target(Protocol):
     def inapplicable(self) -> Sequence[Inapplicable]:
         """What can be set elsewhere, and why not here."""
 
-    def profile(self) -> Sequence[Hint]:
+    def profile(self) -> Sequence[ToggleHint]:
         """What a profile of the reference finds, the worst first; nothing where it cannot be profiled.
 
         Raises:
@@ -92,7 +92,7 @@ class Target(Protocol):
 
 
 def tune(
-    target: Target,
+    target: TuningTarget,
     journal: Journal,
     budget_s: float,
     *,
@@ -143,7 +143,7 @@ def tune(
     )
 
 
-def _outcome(found: Found, tried: Sequence[TriedTrial]) -> TuningOutcome:
+def _outcome(found: SearchResult, tried: Sequence[TriedTrial]) -> TuningOutcome:
     outcomes = [each.outcome for each in tried]
     verdicts = {outcome.verdict for outcome in outcomes}
     if TrialVerdict.FAILED in verdicts and verdicts <= {TrialVerdict.FAILED, TrialVerdict.IGNORED}:
@@ -158,7 +158,7 @@ def _outcome(found: Found, tried: Sequence[TriedTrial]) -> TuningOutcome:
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    target: Target
+    target: TuningTarget
     journal: Journal
     budget_s: float
     on_trial: Callable[[TriedTrial], None]
@@ -170,7 +170,7 @@ class _Work:
     def __post_init__(self) -> None:
         self.started = self.clock()
 
-    def run(self, toggles: Sequence[Toggle]) -> Found:
+    def run(self, toggles: Sequence[Toggle]) -> SearchResult:
         steering, outcome = search(toggles), None
         try:
             trial = next(steering)
@@ -178,7 +178,7 @@ class _Work:
                 outcome = self._outcome(trial)
                 trial = steering.send(outcome)
         except StopIteration as end:
-            found: Found = end.value
+            found: SearchResult = end.value
             return found
 
     def _outcome(self, trial: Trial) -> TrialOutcome | None:

@@ -8,8 +8,8 @@ when each sample may run.
 from __future__ import annotations
 
 from perfguard.worker.pipes import control_of_parent
-from perfguard.worker.serve import Worker
+from perfguard.worker.serve import WorkerState
 from perfguard.worker.timing.signals import Meters
 
 if __name__ == "__main__":
-    Worker(control_of_parent("perfguard worker"), Meters()).serve()
+    WorkerState(control_of_parent("perfguard worker"), Meters()).serve()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _DETAIL_CHARACTERS = 4000
 
 
-class Worker:
+class WorkerState:
     """State of one worker process: the job, the prepared cases, pyperf's runner."""
 
     def __init__(self, control: Control, meters: Meters) -> None:

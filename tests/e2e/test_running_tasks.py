@@ -115,6 +115,77 @@ def test_a_higher_target_is_open_and_red_whatever_the_speed(project):
     assert package_of(project, found).joinpath("open").is_dir()
 
 
+def test_a_training_is_run_with_five_seeds_until_its_quality_is_reached(project):
+    found = result(project, "run", "digits", "--scenario", "training")
+    (cell,) = found["cells"]
+    assert (cell["outcome"], found["exit_code"], cell["rounds"]) == ("valid", 0, 5)
+    assert [training["seed"] for training in cell["trainings"]] == [0, 1, 2, 3, 4]
+    lasts = [training["epochs"][-1] for training in cell["trainings"]]
+    assert all(last["quality"] >= 0.9604 for last in lasts)
+    assert all(epoch["quality"] < 0.9604 for training in cell["trainings"] for epoch in training["epochs"][:-1])
+    assert cell["score"] == sorted(last["wall_s"] for last in lasts)[2]
+    assert cell["loaded"]["ran_in"] == "fp32"
+    assert not package_of(project, found).exists()
+    assert json.loads(project.run("show", found["run_id"], "--format", "json").stdout)["cells"] == found["cells"]
+
+
+def test_a_training_that_misses_its_target_is_invalid(project):
+    text = FAST.replace("[model]", 'scenarios = ["training"]\ntraining_limit_s = 0.1\n[model]')
+    project.write("fast.toml", text.replace("0.97", "1.0").replace("fraction = 0.98", "fraction = 1.0"))
+    found = result(project, "compare", "./fast.toml", "-b", "eager,onnxruntime", "-p", "bf16", "--rounds", "3")
+    eager, onnxruntime = found["cells"]
+    assert (eager["outcome"], eager["reasons"][0]["code"]) == ("invalid", "task.not_reached")
+    assert (onnxruntime["outcome"], onnxruntime["reasons"][0]["code"]) == ("refused", "task.refused")
+    assert found["exit_code"] == 1
+
+
+def test_random_weights_measure_speed_alone(project):
+    missing = result(project, "run", "mobilenet-edgetpu")
+    assert missing["cells"][0]["outcome"] == "failed"
+    assert "imagenet/inputs.npy is missing" in missing["cells"][0]["reasons"][0]["values"]["error"]
+    assert "--seeded" in missing["cells"][0]["reasons"][0]["values"]["error"]
+    found = result(project, "run", "mobilenet-edgetpu", "--seeded", "--part", "tiny")
+    (cell,) = found["cells"]
+    assert (cell["outcome"], found["exit_code"], found["recommended"]) == ("speed only", 0, None)
+    assert (cell["loaded"]["parameters"], cell["loaded"]["has_real_weights"]) == (4_092_713, False)
+
+
+@pytest.mark.parametrize(("backend", "stages"), [("openvino", {"export", "quantize", "compile"}),
+                                                 ("compile", {"quantize", "compile"})])  # fmt: skip
+def test_int8_by_other_frameworks(project, backend, stages):
+    found = result(project, "run", "./fast.toml", "-b", backend, "-p", "int8")
+    (cell,) = found["cells"]
+    assert (cell["outcome"], cell["loaded"]["ran_in"]) == ("valid", "int8"), cell["reasons"]
+    assert cell["loaded"]["stages"].keys() | set(cell["loaded"]["cached"]) == stages
+    assert cell["quality"] > 0.9506
+    assert cell["loaded"]["snr_db"] < 60
+
+
+def test_a_part_of_the_machine_that_is_not_there_is_a_row(project):
+    found = result(project, "compare", "./fast.toml", "-b", "eager", "--on", "loaded,cuda", "--rounds", "3")
+    loaded, cuda = found["cells"]
+    assert loaded["cell"]["hardware"] == "loaded"
+    assert loaded["rounds"] == 3
+    assert "task.contended" in {reason["code"] for reason in loaded["reasons"]}
+    if not torch_sees_an_accelerator():
+        assert (cuda["outcome"], cuda["reasons"][0]["values"]) == ("refused", {"reason": "torch sees no accelerator"})
+
+
+def torch_sees_an_accelerator():
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def test_a_run_has_a_page(project):
+    found = result(project, "run", "./fast.toml", "--part", "tiny")
+    done = project.run("report", found["run_id"], "-o", "page.html")
+    assert done.returncode == 0, done.stderr
+    page = (Path(project.path) / "page.html").read_text()
+    assert "eager-fp32-1" in page
+    assert "nothing can be said" not in page
+
+
 @pytest.mark.parametrize(
     ("backend", "outcome", "reason"),
     [
@@ -146,6 +217,9 @@ def test_a_backend_that_misbehaves_is_a_row_with_its_reason(project, tmp_path, b
         (("run", "digits", "-b", "tensorrt"), "backend 'tensorrt' is unknown"),
         (("run", "digits", "--target", "2"), "fraction = 2"),
         (("compare", "digits", "-p", "fp16"), "--precision 'fp16' is unknown"),
+        (("compare", "digits", "--on", "e-core"), "--on 'e-core' is unknown; did you mean 'e-cores'"),
+        (("run", "digits", "--seeded"), "--seeded: task digits needs no files of yours"),
+        (("run", "ssd-mobiledet", "--scenario", "training"), "task ssd-mobiledet has single-stream"),
         (("run", "digits", "--threads", "999"), "--threads 999"),
         (("run", "./fast.toml", "--scenario", "server"), "task fast has single-stream"),
         (("run", "./fast.toml", "--part", "lite"), "--part lite: task fast has full, tiny"),

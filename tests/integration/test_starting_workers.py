@@ -13,7 +13,7 @@ from perfguard.records.facts import fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.run import Arm
 from perfguard.runner.arms.resolve import resolve_arm
-from perfguard.runner.blocks.calibrate import Calibration, calibrate_arm
+from perfguard.runner.blocks.calibrate import ArmCalibration, calibrate_arm
 from tests.real_workers import arm_settings, plain_case
 from tests.worker_rigs import completed
 
@@ -41,7 +41,7 @@ def test_a_control_workload_that_cannot_start_is_only_noted(rig, tmp_path):
 
 def test_calibration_names_the_case_that_took_the_worker_down_and_measures_the_others(rig):
     made = rig("import os\ndef bad(): os._exit(5)\ndef worse(): os.abort()")
-    calibration = Calibration(
+    calibration = ArmCalibration(
         starter=made.starter,
         settings=made.starter.settings,
         cpus=made.starter.cpus,

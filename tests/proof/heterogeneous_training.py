@@ -30,7 +30,7 @@ from perfguard.hetero.child.processes import PipeChannel, Processes
 from perfguard.hetero.coordinator import Coordinator
 from perfguard.hetero.driving import Drive, Listener, wait_until_ready
 from perfguard.hetero.messages import Report, ScheduleWork, Stop
-from perfguard.hetero.plan import Goal, Member, Plan
+from perfguard.hetero.plan import Goal, Member, TrainingPlan
 from perfguard.hetero.policies import AdaptiveBatches, BatchLimits
 from perfguard.host.identity import machine_line
 from perfguard.host.probe import probe
@@ -66,7 +66,7 @@ def coordinator_share(seconds: float) -> tuple[float, float]:
     """Part of one core that the coordinator takes, scaled to 1,000 requests a second; and the requests a second."""
     names = ("cpu-0", "large-0")
     limits = {name: BatchLimits(initial=64, minimum=16, maximum=256) for name in ("cpu", "large")}
-    plan = Plan(
+    plan = TrainingPlan(
         examples=10**9,
         members=[Member(name=name, group=name.partition("-")[0]) for name in names],
         limits=limits,

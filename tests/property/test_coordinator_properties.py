@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from perfguard.hetero.coordinator import Coordinator
 from perfguard.hetero.happenings import EpochEnded
 from perfguard.hetero.messages import ExecuteWork, Report, ScheduleWork, Stop, Task, WorkerLost
-from perfguard.hetero.plan import Goal, Member, Patience, Plan
+from perfguard.hetero.plan import Goal, Member, Patience, TrainingPlan
 from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, BatchLimits, FixedBatches
 from perfguard.records.training import Ending, Tail
 
@@ -33,7 +33,7 @@ class Coordinated(RuleBasedStateMachine):
     def begin(self, examples, cpus, epochs, policy, mortals):
         self.mortals = mortals  # Workers that may be lost
         names = [*(f"cpu-{number}" for number in range(cpus)), "gpu-0"]
-        plan = Plan(
+        plan = TrainingPlan(
             examples=examples,
             members=[Member(name=name, group=name[:3]) for name in names],
             limits=LIMITS,

@@ -14,7 +14,7 @@ from perfguard.cli.watching import tui_option
 from perfguard.codec import to_json
 from perfguard.errors import UsageError
 from perfguard.records.plan import FOR_BISECTION
-from perfguard.runner.arms.git import Span
+from perfguard.runner.arms.git import CommitRange
 from perfguard.runner.arms.resolve import parse_arm
 
 _COMPARE_EPILOG = f"""{shared.ARMS_HELP}  stored             the stored baseline of this machine (baseline only)
@@ -132,7 +132,7 @@ def bisect_command(**options: Any) -> None:
         raise UsageError("name the cases that became slower with --case; `perfguard list --cases` shows them all")
     request = build_request("bisect", shared.load(options), options, gate=FOR_BISECTION)
     paths = tuple(_absolute(path) for path in options["paths"])
-    span = Span(good=options["good"], bad=options["bad"], first_parent=options["first_parent"], paths=paths)
+    span = CommitRange(good=options["good"], bad=options["bad"], first_parent=options["first_parent"], paths=paths)
     found = bisect(request, span, is_fresh=options["fresh"])
     with reader_may_leave():
         if options["output_format"] == "json":

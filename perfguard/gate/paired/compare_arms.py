@@ -21,7 +21,7 @@ from perfguard.records.record import StoredOpCounts
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case
-from perfguard.runner.measuring import Limits, Place, calibrate, measure, prove_identity, start_arms
+from perfguard.runner.measuring import ArmLayout, MeasuringLimits, calibrate, measure, prove_identity, start_arms
 from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
 
@@ -29,8 +29,10 @@ CONFIRMATION_SHARE = 0.2  # Last part of the budget that confirms flags, where t
 LEAST_CONFIRMATION_SAMPLES = 6  # Samples of each case and block while flags are confirmed, where more would take long
 
 _RELOCATED = {
-    Stage.CONFIRMATION: Place(workshop="arms-relocated-for-confirmation", environment_bytes=(1808, 1808)),
-    Stage.DRIFT_CONFIRMATION: Place(workshop="arms-relocated-for-drift-confirmation", environment_bytes=(1808, 1808)),
+    Stage.CONFIRMATION: ArmLayout(workshop="arms-relocated-for-confirmation", environment_bytes=(1808, 1808)),
+    Stage.DRIFT_CONFIRMATION: ArmLayout(
+        workshop="arms-relocated-for-drift-confirmation", environment_bytes=(1808, 1808)
+    ),
 }
 """Longer paths and larger environments, alike in both arms: another layout, the same comparison. 1808 is no multiple of
 a page or of 64 bytes."""
@@ -42,7 +44,7 @@ def compare_arms(
     candidate: ArmSpec,
     *,
     notes: tuple[Fact, ...] = (),
-    place: Place | None = None,
+    place: ArmLayout | None = None,
     is_anchor: bool = False,
     op_counts: StoredOpCounts | None = None,
 ) -> RunResult:
@@ -148,7 +150,7 @@ def measure_paired(
             return frozenset(case.id for case in judge.cases)
         return gate.answered() if ends_early else frozenset()
 
-    limits = Limits(budget_s=budget_s, max_blocks=session.settings.max_blocks)
+    limits = MeasuringLimits(budget_s=budget_s, max_blocks=session.settings.max_blocks)
     measure(session, starter, plan, arms=BOTH, stage=judge.stage, limits=limits, answered=answered)
     _analyse(session, judge, final=True)
     # Where the cap on blocks ended the measuring it is said, so that nobody raises the budget in vain.
@@ -179,12 +181,12 @@ def confirm_flags(session: Session, specs: Mapping[Arm, ArmSpec], plan: Plan, ju
         return confirmed
 
     samples = _confirmation_samples(session, chosen, judge)
-    unlimited = Limits(budget_s=float("inf"), max_blocks=first, samples=samples)
+    unlimited = MeasuringLimits(budget_s=float("inf"), max_blocks=first, samples=samples)
     measure(session, starter, chosen, arms=BOTH, stage=judge.confirmation, limits=unlimited, answered=answered)
     answers = {*confirmed, *session.data.confirmation_failures}
     undecided = replace(chosen, cases=tuple(each for each in chosen.cases if each.case.id not in answers))
     if undecided.cases and session.left_s() > 0 and not session.interrupts.asked:
-        rest = Limits(budget_s=session.left_s(), max_blocks=last - first, samples=samples)
+        rest = MeasuringLimits(budget_s=session.left_s(), max_blocks=last - first, samples=samples)
         measure(session, starter, undecided, arms=BOTH, stage=judge.confirmation, limits=rest)
 
 

@@ -18,7 +18,7 @@ from perfguard.records.run import Arm, CaseChecks
 from perfguard.records.script_settings import CHECKED_STEPS
 from perfguard.records.steps.scripts import ScriptComparison
 from perfguard.runner.arms.resolve import clean_workshop
-from perfguard.runner.measuring import Place, aside, start_arms
+from perfguard.runner.measuring import ArmLayout, aside, start_arms
 from perfguard.runner.profiling.script_pairs import (
     Pairing,
     ScriptFailedError,
@@ -102,7 +102,7 @@ def compare_scripts(
         PerfguardError: An arm cannot be started.
     """
     workshop = f"arms-{len(tuple(session.folder.path.glob('arms*/')))}"
-    starter, _ = start_arms(session, {Arm.BASELINE: before, Arm.CANDIDATE: after}, Place(workshop=workshop))
+    starter, _ = start_arms(session, {Arm.BASELINE: before, Arm.CANDIDATE: after}, ArmLayout(workshop=workshop))
     pairing = Pairing(
         starter=starter,
         settings=session.settings,

@@ -38,7 +38,7 @@ from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Verdict
 from perfguard.runner.arms import git
 from perfguard.runner.arms.resolve import parse_arm
-from perfguard.runner.measuring import Place, calibrate, start_arms
+from perfguard.runner.measuring import ArmLayout, calibrate, start_arms
 from perfguard.runner.session import Session
 
 
@@ -199,7 +199,7 @@ def _pair(
     commit = commit_of(session.request.loaded, stored)
     specs = {Arm.BASELINE: parse_arm(f"git:{commit}"), Arm.CANDIDATE: candidate}
     try:
-        place = Place(workshop="arms-paired-with-anchor" if is_anchor else "arms-paired")
+        place = ArmLayout(workshop="arms-paired-with-anchor" if is_anchor else "arms-paired")
         starter, arms = start_arms(session, specs, place)
         plan = calibrate(session, starter, arms, cases, measures_identical=False)
         if session.identical:

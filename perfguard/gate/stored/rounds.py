@@ -34,7 +34,7 @@ from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Design, GateResult, Outcome
-from perfguard.runner.measuring import Limits, calibrate, measure, start_arms
+from perfguard.runner.measuring import MeasuringLimits, calibrate, measure, start_arms
 from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.store.op_counts import load_op_counts, op_counts_file
@@ -49,7 +49,7 @@ def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: flo
     plan = calibrate(session, starter, arms)
     if plan.cases and not session.interrupts.asked:
         pause_s = spread_s / max(1, rounds - 1)
-        limits = Limits(budget_s=session.left_s(), max_blocks=rounds)
+        limits = MeasuringLimits(budget_s=session.left_s(), max_blocks=rounds)
         measure(session, starter, plan, arms=(Arm.CANDIDATE,), pause_s=pause_s, limits=limits)
     return starter, plan
 

@@ -17,7 +17,7 @@ from perfguard.hetero.child.data import open_examples
 from perfguard.hetero.child.ddp import Ddp
 from perfguard.hetero.child.models import loss_sum
 from perfguard.hetero.child.processes import PipeChannel
-from perfguard.hetero.child.workers import Hogwild, LocalModel, Replica, Stream, Worker, serve
+from perfguard.hetero.child.workers import Hogwild, LocalModel, RangeWorker, Replica, Stream, serve
 from perfguard.hetero.messages import FromWorker, WorkerLost
 from perfguard.records.training import Device, GroupConfig, Kind, TrainingConfig, WorkerPlace
 
@@ -47,7 +47,7 @@ def work(place: WorkerPlace, channel: PipeChannel, given: Given) -> None:
     serve(place.name, worker, channel)
 
 
-def _worker(group: GroupConfig, device: Device, given: Given, cpus: Sequence[int]) -> Worker:
+def _worker(group: GroupConfig, device: Device, given: Given, cpus: Sequence[int]) -> RangeWorker:
     examples = open_examples(given.data)
     sums = loss_sum(examples.shape)
     if group.kind is Kind.STREAM:

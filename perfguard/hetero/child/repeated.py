@@ -26,7 +26,7 @@ from perfguard.hetero.child.data import open_examples, prepare
 from perfguard.hetero.child.local import READY_S, Given, device_of, device_text, reasons_of, share, torch_device, work
 from perfguard.hetero.child.models import build_model, loss_sum
 from perfguard.hetero.child.processes import Processes
-from perfguard.hetero.child.workers import Hogwild, LocalModel, Replica, Worker
+from perfguard.hetero.child.workers import Hogwild, LocalModel, RangeWorker, Replica
 from perfguard.hetero.coordinator import Coordinator
 from perfguard.hetero.driving import Drive, Listener, wait_until_ready
 from perfguard.hetero.happenings import Happening, RangeReturned
@@ -40,7 +40,7 @@ _PROCESS_CLOCK = 2
 _DISTURBANCE = 1e-3  # What other workers add to each shared weight while a replica trains; weights are near 0.1
 
 
-class Training:
+class RepeatedTraining:
     """Trainings from equal weights to a target loss; each call is one."""
 
     def __init__(self, make_pool: Callable[[], WorkerPool]) -> None:
@@ -219,7 +219,7 @@ class WorkerPool:
             model, sums = build_model(self.config.model, shape), loss_sum(shape)
             model.load_state_dict(first.state_dict())
             before = [parameter.detach() for parameter in first.parameters()]
-            what, worker = "update", cast("Worker", Hogwild(model, self.examples, sums))
+            what, worker = "update", cast("RangeWorker", Hogwild(model, self.examples, sums))
             if group.kind is Kind.REPLICA:
                 device = torch_device(self._devices[name])
                 shared = _Disturbed(list(model.parameters()), group.merge, device)

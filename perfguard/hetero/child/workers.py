@@ -51,7 +51,7 @@ class Done:
     transfer_s: float = 0.0
 
 
-class Worker(Protocol):
+class RangeWorker(Protocol):
     """Computes on ranges of examples."""
 
     def train(self, part: Range, updates: int, learning_rate: float) -> Done:
@@ -255,7 +255,7 @@ class Replica:
             self._stream.synchronize()
 
 
-def serve(name: str, worker: Worker, channel: Channel, clock: Callable[[], float] = time.perf_counter) -> None:
+def serve(name: str, worker: RangeWorker, channel: Channel, clock: Callable[[], float] = time.perf_counter) -> None:
     """Carry out the coordinator's orders until it says stop; report a failure to it, and end."""
     channel.send(ScheduleWork(worker=name))
     free = clock()
@@ -281,7 +281,7 @@ def serve(name: str, worker: Worker, channel: Channel, clock: Callable[[], float
         free = ended
 
 
-def _done(worker: Worker, order: ExecuteWork | Evaluate) -> Done:
+def _done(worker: RangeWorker, order: ExecuteWork | Evaluate) -> Done:
     if isinstance(order, Evaluate):
         return worker.evaluate(order.range)
     done = worker.train(order.range, order.updates, order.learning_rate)

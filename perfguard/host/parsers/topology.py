@@ -53,7 +53,7 @@ _HBM_FACTOR = 1.5
 _XEON_PHI_MODELS = (0x57, 0x85)
 
 
-class Place(NamedTuple):
+class CpuPlace(NamedTuple):
     """Where one CPU sits."""
 
     package: int | None
@@ -113,13 +113,13 @@ def read_topology(
     )
 
 
-def _places(files: Files, online: tuple[int, ...], processors: Mapping[int, Processor]) -> dict[int, Place]:
+def _places(files: Files, online: tuple[int, ...], processors: Mapping[int, Processor]) -> dict[int, CpuPlace]:
     places = {}
     for cpu in online:
         folder = f"{CPU_ROOT}/cpu{cpu}/topology"
         package = parse_count(files.text(f"{folder}/physical_package_id"))
         die = parse_int(files.text(f"{folder}/die_id"))
-        places[cpu] = Place(
+        places[cpu] = CpuPlace(
             package=parse_count(processors.get(cpu, {}).get("physical id")) if package is None else package,
             # The kernel writes -1 where the platform has no dies below the package: then there is one.
             die=0 if die == -1 else die if die is not None and die >= 0 else None,
@@ -139,8 +139,8 @@ def _siblings(files: Files, folder: str, cpu: int, online: frozenset[int]) -> tu
 
 
 def _with_cores_from_ids(
-    files: Files, places: Mapping[int, Place], processors: Mapping[int, Processor]
-) -> dict[int, Place]:
+    files: Files, places: Mapping[int, CpuPlace], processors: Mapping[int, Processor]
+) -> dict[int, CpuPlace]:
     """Cores by (package, die, core id) where siblings are not listed; unknown stays unknown."""
     members: dict[tuple[int, int | None, int], list[int]] = {}
     for cpu, place in places.items():
@@ -152,7 +152,7 @@ def _with_cores_from_ids(
     return {cpu: place._replace(core=place.core or cores.get(cpu)) for cpu, place in places.items()}
 
 
-def _groups(places: Mapping[int, Place], classes: Mapping[int, CoreClass]) -> tuple[CoreClassGroup, ...]:
+def _groups(places: Mapping[int, CpuPlace], classes: Mapping[int, CoreClass]) -> tuple[CoreClassGroup, ...]:
     groups = []
     for core_class in CoreClass:
         cpus = tuple(sorted(cpu for cpu, found in classes.items() if found is core_class))

@@ -13,14 +13,14 @@ from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.gains import measured_gains
 from perfguard.profile.advice.hints import Hint, severity_by
 from perfguard.profile.advice.trials import after_edit, with_variables
-from perfguard.profile.changes.counted import Rule as ChangeRule
+from perfguard.profile.changes.counted import ChangeRule
 from perfguard.profile.op_counts.steady import pattern_of
 from perfguard.records.facts import Severity, Subject
 from perfguard.records.steps.findings import PREFIX, Finding
 from perfguard.records.steps.ops import Attribution, ChangeClass, OpCountChange, StepPhase
 
 
-class Rule(NamedTuple):
+class AdviceRule(NamedTuple):
     """One kind of advice."""
 
     find: Callable[[Evidence], Iterable[Hint]]  # Says what it found; nothing where its evidence is missing
@@ -28,29 +28,31 @@ class Rule(NamedTuple):
     change: ChangeRule | None = None  # Kind of difference between two op counts that shows the same thing
 
 
-RULES: Sequence[Rule] = (
-    Rule(process.thread_count, ("threads", "idle_cpus")),
-    Rule(kernels.reference_kernels, ("reference_kernel", "slow_convolution"), ChangeRule.IMPLEMENTATION),
-    Rule(kernels.emulated_dtypes, ("emulated_dtype",), ChangeRule.DTYPE),
-    Rule(kernels.capped_isa, ("capped_isa",)),
-    Rule(denormals.denormals, ("denormals", "suspected_denormals")),
-    Rule(formats.layout_lost, ("layout_lost",), ChangeRule.LAYOUT),
-    Rule(formats.mixed_layouts, ("mixed_layouts",), ChangeRule.LAYOUT),
-    Rule(formats.channels_last_untried, ("channels_last_untried",)),
-    Rule(formats.reorders, ("reorders",), ChangeRule.REORDERS),
-    Rule(partial(formats.copies, are_casts=False), ("copies",), ChangeRule.COPIES),
-    Rule(partial(formats.copies, are_casts=True), ("casts",), ChangeRule.DTYPE),
-    Rule(formats.bf16_untried, ("bf16_untried",)),
-    Rule(formats.double_precision, ("double_precision",), ChangeRule.DTYPE),
-    Rule(small_ops.unfused_optimizers, ("unfused_optimizer",), ChangeRule.FUSION),
-    Rule(frozen_layers.frozen_backward, ("frozen_backward", "frozen_backward_for_norms", "unused_weight_gradients")),
-    Rule(frozen_layers.frozen_norms, ("frozen_batch_norm",), ChangeRule.FUSION),
-    Rule(small_ops.fragmented_trace, ("fragmented_trace",)),
-    Rule(process.allocator_faults, ("allocator_faults",), ChangeRule.ALLOCATIONS),
-    Rule(process.primitive_cache_misses, ("primitive_cache_misses",), ChangeRule.CACHE_MISSES),
-    Rule(process.input_pipeline, ("input_pipeline", "python_before_model", "loader_workers")),
-    Rule(process.compiler_events, ("graph_breaks", "recompiles"), ChangeRule.COMPILE),
-    Rule(formats.low_precision_loss, ("low_precision_loss",)),
+RULES: Sequence[AdviceRule] = (
+    AdviceRule(process.thread_count, ("threads", "idle_cpus")),
+    AdviceRule(kernels.reference_kernels, ("reference_kernel", "slow_convolution"), ChangeRule.IMPLEMENTATION),
+    AdviceRule(kernels.emulated_dtypes, ("emulated_dtype",), ChangeRule.DTYPE),
+    AdviceRule(kernels.capped_isa, ("capped_isa",)),
+    AdviceRule(denormals.denormals, ("denormals", "suspected_denormals")),
+    AdviceRule(formats.layout_lost, ("layout_lost",), ChangeRule.LAYOUT),
+    AdviceRule(formats.mixed_layouts, ("mixed_layouts",), ChangeRule.LAYOUT),
+    AdviceRule(formats.channels_last_untried, ("channels_last_untried",)),
+    AdviceRule(formats.reorders, ("reorders",), ChangeRule.REORDERS),
+    AdviceRule(partial(formats.copies, are_casts=False), ("copies",), ChangeRule.COPIES),
+    AdviceRule(partial(formats.copies, are_casts=True), ("casts",), ChangeRule.DTYPE),
+    AdviceRule(formats.bf16_untried, ("bf16_untried",)),
+    AdviceRule(formats.double_precision, ("double_precision",), ChangeRule.DTYPE),
+    AdviceRule(small_ops.unfused_optimizers, ("unfused_optimizer",), ChangeRule.FUSION),
+    AdviceRule(
+        frozen_layers.frozen_backward, ("frozen_backward", "frozen_backward_for_norms", "unused_weight_gradients")
+    ),
+    AdviceRule(frozen_layers.frozen_norms, ("frozen_batch_norm",), ChangeRule.FUSION),
+    AdviceRule(small_ops.fragmented_trace, ("fragmented_trace",)),
+    AdviceRule(process.allocator_faults, ("allocator_faults",), ChangeRule.ALLOCATIONS),
+    AdviceRule(process.primitive_cache_misses, ("primitive_cache_misses",), ChangeRule.CACHE_MISSES),
+    AdviceRule(process.input_pipeline, ("input_pipeline", "python_before_model", "loader_workers")),
+    AdviceRule(process.compiler_events, ("graph_breaks", "recompiles"), ChangeRule.COMPILE),
+    AdviceRule(formats.low_precision_loss, ("low_precision_loss",)),
 )
 """In the order in which findings of equal weight are read: what spoils all times first."""
 
@@ -61,7 +63,7 @@ _MORE = frozenset({ChangeClass.NEW, ChangeClass.MORE_CALLS, ChangeClass.SLOWER, 
 """Changes of ops that can give rise to a finding."""
 
 
-def advise(evidence: Evidence, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
+def advise(evidence: Evidence, rules: Sequence[AdviceRule] = RULES) -> tuple[Finding, ...]:
     """What rules find: the worst first, then what is new since the baseline, then the largest part of the step.
 
     Where two arms were compared, the evidence is the candidate's. A rule whose evidence is missing finds nothing.
@@ -74,7 +76,7 @@ def _rank(finding: Finding) -> int:
     return _SEVERITIES.index(finding.severity)
 
 
-def _findings(evidence: Evidence, rule: Rule) -> Iterator[Finding]:
+def _findings(evidence: Evidence, rule: AdviceRule) -> Iterator[Finding]:
     """What a rule finds, each with what the op counts say about the same thing."""
     all_changes = evidence.comparison.op_count_changes if evidence.comparison is not None else ()
     changes = [change for change in all_changes if rule.change is not None and change.rule == rule.change.value]

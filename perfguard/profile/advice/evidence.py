@@ -106,7 +106,7 @@ def shortest_calls(profile: OpProfile) -> dict[OpKey, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
+class CallTensor:
     """One tensor of a call."""
 
     shape: tuple[int, ...]  # Empty for a scalar, and for a list of tensors
@@ -122,7 +122,7 @@ class Tensor:
 
 
 @lru_cache(maxsize=1 << 16)
-def tensors_of(key: OpKey) -> tuple[Tensor, ...]:
+def tensors_of(key: OpKey) -> tuple[CallTensor, ...]:
     """Tensors in the order of the arguments; none where the trace has no shapes."""
     shapes = key.shapes.split()
     known = [
@@ -137,10 +137,10 @@ def largest(key: OpKey) -> int:
     return max((tensor.elements for tensor in tensors_of(key)), default=0)
 
 
-def _tensor(shape: str, dtype: str, layout: str) -> Tensor:
+def _tensor(shape: str, dtype: str, layout: str) -> CallTensor:
     sizes = _SHAPE.fullmatch(shape)
     if sizes is not None:
         dims = tuple(int(size) for size in sizes[1].split(",") if size)
-        return Tensor(shape=dims, dtype=dtype, layout=layout, elements=math.prod(dims))
+        return CallTensor(shape=dims, dtype=dtype, layout=layout, elements=math.prod(dims))
     listed = _LIST.fullmatch(shape)
-    return Tensor(shape=(), dtype=dtype, layout=layout, elements=int(listed[1]) if listed else 0)
+    return CallTensor(shape=(), dtype=dtype, layout=layout, elements=int(listed[1]) if listed else 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from perfguard.profile.advice.evidence import CHANNELS_LAST, FLOATING, LOW_PRECISION, Evidence, Tensor, tensors_of
+from perfguard.profile.advice.evidence import CHANNELS_LAST, FLOATING, LOW_PRECISION, CallTensor, Evidence, tensors_of
 from perfguard.profile.advice.hints import WORTH_A_CHANGE, WORTH_TELLING, Hint, calls_of, longest_first, seen_calls
 from perfguard.profile.changes.op_names import short
 from perfguard.profile.op_counts.details import primitive_detail, primitive_detail_text
@@ -136,7 +136,7 @@ def copies(evidence: Evidence, *, are_casts: bool) -> Iterator[Hint]:
     yield Hint(kind, [seen], ops=found, least_share=WORTH_A_CHANGE)
 
 
-def _copied(source: Tensor, target: Tensor) -> str:
+def _copied(source: CallTensor, target: CallTensor) -> str:
     """`channels_last → contiguous (f32)`, or `f32 → bf16`."""
     if source.dtype != target.dtype:
         return f"{source.dtype} → {target.dtype}"

@@ -22,7 +22,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Sortable = TypeVar("_Sortable", bound=Any)
 
 
-class Rule(str, Enum):
+class ChangeRule(str, Enum):
     """Kinds of change, worst first."""
 
     IMPLEMENTATION = "implementation"
@@ -58,7 +58,7 @@ class RowKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class StepCounts:
     """How often something happens in a step of the baseline and of the candidate."""
 
     before: int = 0
@@ -69,8 +69,8 @@ class Counts:
         """How much more often in the candidate."""
         return self.after - self.before
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(before=self.before + other.before, after=self.after + other.after)
+    def __add__(self, other: StepCounts) -> StepCounts:
+        return StepCounts(before=self.before + other.before, after=self.after + other.after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +92,8 @@ class Residue:
         # Of each choice of oneDNN the spelling that comes first in the alphabet, whichever side has it.
         names = sorted({row.implementation for row in (*before.rows, *after.rows)}, reverse=True)
         spelling = {class_of(name): name for name in names}
-        counts: dict[RowKey, Counts] = defaultdict(Counts)
-        self._sizes: dict[RowKey, Counts] = defaultdict(Counts)
+        counts: dict[RowKey, StepCounts] = defaultdict(StepCounts)
+        self._sizes: dict[RowKey, StepCounts] = defaultdict(StepCounts)
         for side, op_counts in (("before", before), ("after", after)):
             for row in op_counts.rows:
                 key = RowKey(
@@ -103,8 +103,8 @@ class Residue:
                     detail=row.detail,
                     implementation=spelling[class_of(row.implementation)],
                 )
-                counts[key] += Counts(**{side: row.count})
-                self._sizes[key] += Counts(**{side: row.size_bytes})
+                counts[key] += StepCounts(**{side: row.count})
+                self._sizes[key] += StepCounts(**{side: row.size_bytes})
         self._counts = {key: counts[key] for key in sorted(counts)}
         self._at = grouped(self._counts, lambda row: row.place)
         self._open = {row: found.change for row, found in self._counts.items() if found.change or self._is_resized(row)}
@@ -136,13 +136,13 @@ class Residue:
         """Open rows of a place, sorted."""
         return [row for row in self.at(place) if row in self._open]
 
-    def counts(self, rows: Iterable[RowKey]) -> Counts:
+    def counts(self, rows: Iterable[RowKey]) -> StepCounts:
         """Both sides' counts of these rows together."""
-        return sum((self._counts[row] for row in rows), Counts())
+        return sum((self._counts[row] for row in rows), StepCounts())
 
-    def sizes(self, rows: Iterable[RowKey]) -> Counts:
+    def sizes(self, rows: Iterable[RowKey]) -> StepCounts:
         """Both sides' bytes of these rows together."""
-        return sum((self._sizes[row] for row in rows), Counts())
+        return sum((self._sizes[row] for row in rows), StepCounts())
 
     def take(self, rows: Iterable[RowKey]) -> frozenset[RowKey]:
         """Explain these rows entirely; gives those that were open."""
@@ -181,10 +181,10 @@ class Change:
 
 
 def changed(
-    rule: Rule,
+    rule: ChangeRule,
     code: str,
     rows: frozenset[RowKey],
-    counts: Counts,
+    counts: StepCounts,
     values: Mapping[str, Value],
     *,
     places: Collection[Place] = (),

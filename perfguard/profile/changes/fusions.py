@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from perfguard.profile.changes.counted import (
     Change,
-    Counts,
+    ChangeRule,
     Place,
     Residue,
     RowKey,
-    Rule,
+    StepCounts,
     changed,
     grouped,
     phases_of,
@@ -43,7 +43,7 @@ _LIST = re.compile(r"\{(?P<tensors>\d+):(?P<elements>\d+)\}")
 """The shape of a list of tensors: how many, and how many elements together."""
 _STYLES = ("fused", "_foreach_", "")
 """How an optimizer updates, the least work first: what names of its ops contain."""
-_SIDES: Sequence[Callable[[Counts], int]] = (lambda counts: counts.before, lambda counts: counts.after)
+_SIDES: Sequence[Callable[[StepCounts], int]] = (lambda counts: counts.before, lambda counts: counts.after)
 _CONVOLUTION_PRIMITIVES = ("convolution", "deconvolution", "reorder", "sgemm", "dgemm", "gemm_")
 """What convolutions execute in oneDNN and MKL."""
 _BIAS_GRADIENT = "aten::sum"  # oneDNN computes it along with that of the weights
@@ -98,7 +98,7 @@ def _fusion_change(residue: Residue, fusion: Fusion, places: set[Place], directi
     belonging += [row for row in rows if not computes(row.name)]
     named_ops = {*leading(whole), *leading(pieces)}
     return changed(
-        Rule.FUSION,
+        ChangeRule.FUSION,
         f"{fusion.kind}.{'unfused' if direction == _BROKEN else 'fused'}",
         residue.take(belonging),
         residue.counts(row for row in rows if row.name in named_ops),
@@ -123,16 +123,16 @@ def optimizers(residue: Residue) -> Iterable[Change]:
             continue  # an optimizer that only one side has is no other way of updating
         if style != new_style:
             code = optimizer_code(was_fused=style == 0, is_fused=new_style == 0)
-            counts = Counts(before=sum(calls.values()), after=sum(new_calls.values()))
+            counts = StepCounts(before=sum(calls.values()), after=sum(new_calls.values()))
             names: dict[str, Value] = {"lost": tuple(calls), "gained": tuple(new_calls)}
             severity = severity_of(new_style - style)
-            yield changed(Rule.FUSION, code, residue.take(rows), counts, names, places=[place], severity=severity)
+            yield changed(ChangeRule.FUSION, code, residue.take(rows), counts, names, places=[place], severity=severity)
         elif all(lists) and lists[0] != lists[1]:
             (elements_before, before), (elements_after, after) = lists
-            counts, severity = Counts(before=before, after=after), severity_of(elements_after - elements_before)
+            counts, severity = StepCounts(before=before, after=after), severity_of(elements_after - elements_before)
             values: dict[str, Value] = {"elements_before": elements_before, "elements_after": elements_after}
             code, taken = "optimizer.parameters_changed", residue.take(rows)
-            yield changed(Rule.SHAPES, code, taken, counts, values, places=[place], severity=severity)
+            yield changed(ChangeRule.SHAPES, code, taken, counts, values, places=[place], severity=severity)
 
 
 def optimizer_code(*, was_fused: bool, is_fused: bool) -> str:
@@ -142,7 +142,9 @@ def optimizer_code(*, was_fused: bool, is_fused: bool) -> str:
     return "optimizer.unfused" if was_fused else "optimizer.fused"
 
 
-def _update(residue: Residue, rows: Iterable[RowKey], side: Callable[[Counts], int]) -> tuple[int, Mapping[str, int]]:
+def _update(
+    residue: Residue, rows: Iterable[RowKey], side: Callable[[StepCounts], int]
+) -> tuple[int, Mapping[str, int]]:
     """How a side updates, as an index of `_STYLES`, and calls by op; of foreach ops and fused ones only those."""
     calls: Counter[str] = Counter()
     for row in rows:
@@ -153,7 +155,7 @@ def _update(residue: Residue, rows: Iterable[RowKey], side: Callable[[Counts], i
     return style, {name: calls[name] for name in names if _STYLES[style] in name}
 
 
-def _longest_list(residue: Residue, rows: Iterable[RowKey], side: Callable[[Counts], int]) -> tuple[int, ...]:
+def _longest_list(residue: Residue, rows: Iterable[RowKey], side: Callable[[StepCounts], int]) -> tuple[int, ...]:
     """Elements and tensors of the longest list of tensors that ops of a side take; empty where none takes a list."""
     lists = (_LIST.match(op_detail(row.detail).shapes) for row in rows if side(residue.counts([row])))
     return max(((int(found["elements"]), int(found["tensors"])) for found in lists if found), default=())
@@ -185,7 +187,7 @@ def _convolution(residue: Residue, lost: tuple[str, ...], gained: tuple[str, ...
         severity = Severity.GRAVE if was_in_onednn else Severity.INFO
     values: dict[str, Value] = {"lost": tuple(map(short, lost)), "gained": tuple(map(short, gained))}
     values["calls"] = max(counts.before, counts.after)
-    return changed(Rule.IMPLEMENTATION, "convolution.changed", rows, counts, values, severity=severity)
+    return changed(ChangeRule.IMPLEMENTATION, "convolution.changed", rows, counts, values, severity=severity)
 
 
 def _belongs_to_convolution(row: RowKey) -> bool:
@@ -220,7 +222,7 @@ def left_libraries(residue: Residue) -> Iterable[Change]:
         severity = {NO_LIBRARY: Severity.GRAVE}.get(gained, Severity.INFO if lost == NO_LIBRARY else Severity.NOTABLE)
         values: dict[str, Value] = {"lost": lost, "gained": gained, "calls": max(counts.before, counts.after)}
         taken = residue.take(changing)
-        yield changed(Rule.IMPLEMENTATION, "library.changed", taken, counts, values, severity=severity)
+        yield changed(ChangeRule.IMPLEMENTATION, "library.changed", taken, counts, values, severity=severity)
 
 
 def _runner(residue: Residue, rows: Sequence[RowKey]) -> str:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from perfguard.profile.changes.counted import Change, Counts, Place, Residue, RowKey, Rule, changed, grouped, ranked
+from perfguard.profile.changes.counted import (
+    Change,
+    ChangeRule,
+    Place,
+    Residue,
+    RowKey,
+    StepCounts,
+    changed,
+    grouped,
+    ranked,
+)
 from perfguard.profile.changes.op_names import COPIES, REORDER, is_copy, short
 from perfguard.profile.op_counts.details import op_detail, primitive_detail
 from perfguard.records.facts import Severity, Value
@@ -30,7 +40,7 @@ def reorders(residue: Residue) -> Iterable[Change]:
     """Reorders that nothing else explains: a change for each phase, more and fewer."""
     for code, rows, counts in _changed(residue, "reorders"):
         values = {**_moved(residue, _alike(residue, rows, counts)), "number": abs(counts.change)}
-        yield changed(Rule.REORDERS, code, residue.take(rows), counts, values)
+        yield changed(ChangeRule.REORDERS, code, residue.take(rows), counts, values)
 
 
 def other_reorders(residue: Residue) -> Iterable[Change]:
@@ -39,7 +49,7 @@ def other_reorders(residue: Residue) -> Iterable[Change]:
     if rows:
         counts = residue.counts(rows)
         taken, values = residue.take(rows), {"number": counts.after}
-        yield changed(Rule.REORDERS, "reorders.changed", taken, counts, values, severity=Severity.NOTABLE)
+        yield changed(ChangeRule.REORDERS, "reorders.changed", taken, counts, values, severity=Severity.NOTABLE)
 
 
 def copies(residue: Residue) -> Iterable[Change]:
@@ -51,15 +61,15 @@ def copies(residue: Residue) -> Iterable[Change]:
         detail = op_detail(example.detail)
         tensor = " ".join(part.split(" ")[0] for part in (detail.dtypes, detail.shapes) if part)
         values: dict[str, Value] = {"number": abs(counts.change), "by": short(example.name), "tensor": tensor}
-        yield changed(Rule.COPIES, code, residue.take(rows), counts, values)
+        yield changed(ChangeRule.COPIES, code, residue.take(rows), counts, values)
 
 
-def _alike(residue: Residue, rows: Iterable[RowKey], counts: Counts) -> list[RowKey]:
+def _alike(residue: Residue, rows: Iterable[RowKey], counts: StepCounts) -> list[RowKey]:
     """Rows that changed the same way as the counts."""
     return [row for row in rows if residue.change(row) * counts.change > 0]
 
 
-def _changed(residue: Residue, noun: str) -> Iterable[tuple[str, list[RowKey], Counts]]:
+def _changed(residue: Residue, noun: str) -> Iterable[tuple[str, list[RowKey], StepCounts]]:
     """Code, open rows and all counts of the places with more movements in each phase, and of those with fewer.
 
     Places with as many as before, of other tensors, follow from something else and are left.
@@ -73,7 +83,7 @@ def _changed(residue: Residue, noun: str) -> Iterable[tuple[str, list[RowKey], C
     places = [place for place in places if counts[place].change]
     for (_, code), there in grouped(places, lambda place: (place.phase, code_at(place))).items():
         rows = [row for place in there for row in open_movements(residue, place, noun)]
-        yield code, rows, sum((counts[place] for place in there), Counts())
+        yield code, rows, sum((counts[place] for place in there), StepCounts())
 
 
 def open_movements(residue: Residue, place: Place, noun: str) -> list[RowKey]:
@@ -81,7 +91,7 @@ def open_movements(residue: Residue, place: Place, noun: str) -> list[RowKey]:
     return [row for row in residue.open_at(place) if MOVEMENTS[noun](row)]
 
 
-def moved_at(residue: Residue, place: Place, noun: str) -> Counts:
+def moved_at(residue: Residue, place: Place, noun: str) -> StepCounts:
     """All reorders or copies of a place; copies as calls of the innermost op whose number changed.
 
     `contiguous` calls `clone` calls `copy_`, and that is one copy.

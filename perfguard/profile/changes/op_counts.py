@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from perfguard.profile.changes.counted import (
     Change,
-    Counts,
+    ChangeRule,
     Place,
     Residue,
     RowKey,
-    Rule,
+    StepCounts,
     call_code,
     calls_by,
     changed,
@@ -43,7 +43,7 @@ from perfguard.profile.op_counts.steady import ALLOCATIONS, CACHE_MISS, UNPLACED
 from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.steps.ops import OpCountChange, OpCountKind, OpCounts, StepPhase
 
-_RULES = [rule.value for rule in Rule]
+_RULES = [rule.value for rule in ChangeRule]
 _SEVERITIES = list(Severity)
 _CALL_KINDS = (OpCountKind.OP, OpCountKind.PRIMITIVE)
 _OF_MODULES = frozenset({StepPhase.FORWARD, StepPhase.LOSS, StepPhase.BACKWARD})
@@ -107,7 +107,7 @@ def _compile_events(residue: Residue) -> Iterable[Change]:
         # Reasons that came, or, where none did, those that went.
         telling = [row for row in rows if residue.change(row) > 0] or rows
         values: dict[str, Value] = {"event": name, "reasons": tuple(sorted({row.detail for row in telling} - {""}))}
-        yield changed(Rule.COMPILE, "compile.changed", residue.take(rows), counts, values)
+        yield changed(ChangeRule.COMPILE, "compile.changed", residue.take(rows), counts, values)
 
 
 def _cache_misses(residue: Residue) -> Iterable[Change]:
@@ -116,7 +116,7 @@ def _cache_misses(residue: Residue) -> Iterable[Change]:
     if rows:
         counts = residue.counts(residue.all(OpCountKind.PRIMITIVE, CACHE_MISS))
         values: dict[str, Value] = {"primitives": tuple(sorted({row.detail for row in rows}))}
-        yield changed(Rule.CACHE_MISSES, "cache_misses.changed", residue.take(rows), counts, values)
+        yield changed(ChangeRule.CACHE_MISSES, "cache_misses.changed", residue.take(rows), counts, values)
 
 
 def _allocations(residue: Residue) -> Iterable[Change]:
@@ -134,7 +134,7 @@ def _allocations(residue: Residue) -> Iterable[Change]:
         values["more_bytes" if sizes.change > 0 else "fewer_bytes"] = abs(sizes.change)
     values["is_elsewhere"] = not counts.change and not sizes.change
     severity = severity_of(sizes.change or counts.change)
-    yield changed(Rule.ALLOCATIONS, "allocations.changed", residue.take(rows), counts, values, severity=severity)
+    yield changed(ChangeRule.ALLOCATIONS, "allocations.changed", residue.take(rows), counts, values, severity=severity)
 
 
 def _moves(residue: Residue) -> Iterable[Change]:
@@ -159,7 +159,7 @@ def _moves(residue: Residue) -> Iterable[Change]:
     values: dict[str, Value] = {**account.values, "source": source or "no module", "target": target or "no module"}
     values["others"] = len(others) or None
     rows = account.rows | _take_allocations(residue, account.places)
-    yield changed(Rule.CALLS, "ops.moved", rows, account.counts, values, severity=Severity.INFO)
+    yield changed(ChangeRule.CALLS, "ops.moved", rows, account.counts, values, severity=Severity.INFO)
 
 
 def _what(row: RowKey) -> Hashable:
@@ -179,7 +179,7 @@ def _call_changes(residue: Residue) -> Iterable[Change]:
 
     Backward, reorders and copies that grow with them belong to them.
     """
-    found: dict[tuple[StepPhase, bool, tuple[str, ...]], list[tuple[Place, Counts, frozenset[RowKey]]]] = {}
+    found: dict[tuple[StepPhase, bool, tuple[str, ...]], list[tuple[Place, StepCounts, frozenset[RowKey]]]] = {}
     for (_, more), names in _changed_ops(residue).items():
         first = next(place for phase in StepPhase for place in names if place.phase is phase)
         ops = leading(names[first])
@@ -190,10 +190,10 @@ def _call_changes(residue: Residue) -> Iterable[Change]:
         found.setdefault((first.phase, more, tuple(ops)), []).append((first, counts, rows))
     for (phase, _, named), modules in found.items():
         places, counted, explained = zip(*modules, strict=True)
-        rows, counts = frozenset[RowKey]().union(*explained), sum(counted, Counts())
+        rows, counts = frozenset[RowKey]().union(*explained), sum(counted, StepCounts())
         has_backward = phase is not StepPhase.BACKWARD and StepPhase.BACKWARD in phases_of(row.place for row in rows)
         values: dict[str, Value] = {"ops": tuple(map(short, named)), "with_backward": has_backward}
-        yield changed(Rule.CALLS, call_code(counts.before, counts.after), rows, counts, values, places=places)
+        yield changed(ChangeRule.CALLS, call_code(counts.before, counts.after), rows, counts, values, places=places)
 
 
 def _changed_ops(residue: Residue) -> Mapping[tuple[Place, bool], Mapping[Place, Sequence[str]]]:
@@ -222,7 +222,7 @@ def _changes_at(residue: Residue, place: Place) -> Mapping[str, int]:
     return found
 
 
-def _take_calls(residue: Residue, names: Mapping[Place, Sequence[str]], counts: Counts) -> frozenset[RowKey]:
+def _take_calls(residue: Residue, names: Mapping[Place, Sequence[str]], counts: StepCounts) -> frozenset[RowKey]:
     """Explain these ops by their calls, with the reorders and copies of which each call has as many as before."""
     rows: frozenset[RowKey] = frozenset()
     for place, there in names.items():
@@ -271,10 +271,10 @@ def _left_calls(residue: Residue) -> Iterable[Change]:
         every = [row for place in places for row in residue.at(place, kind) if row.name in names]
         counts = _counts_of(residue, every, unexplained)
         code = call_code(counts.before, counts.after)
-        yield changed(Rule.CALLS, code, residue.take(there), counts, {"ops": tuple(map(short, names))})
+        yield changed(ChangeRule.CALLS, code, residue.take(there), counts, {"ops": tuple(map(short, names))})
 
 
-def _counts_of(residue: Residue, rows: Sequence[RowKey], unexplained: Sequence[RowKey]) -> Counts:
+def _counts_of(residue: Residue, rows: Sequence[RowKey], unexplained: Sequence[RowKey]) -> StepCounts:
     """Counts of rows; of their unexplained ones where other changes took a part: only what is left can be said."""
     counts = residue.counts(rows)
     is_whole = counts.change == sum(map(residue.change, unexplained))

@@ -12,12 +12,12 @@ from functools import partial
 
 from perfguard.profile.changes.counted import (
     Change,
-    Counts,
+    ChangeRule,
     Pair,
     Place,
     Residue,
     RowKey,
-    Rule,
+    StepCounts,
     calls_by,
     changed,
     grouped,
@@ -67,7 +67,7 @@ _LIKENESSES: Sequence[tuple[OpCountKind, Callable[[RowKey], Hashable]]] = (
 class Account:
     """Pairs as a change counts them."""
 
-    counts: Counts
+    counts: StepCounts
     """Of leading ops, before as after: a wrapper and what it calls are one. Of primitives, where no op differs."""
     values: Mapping[str, Value]
     """What a fact says of them; ops of the earliest phase first, whose names people know, then the most frequent."""
@@ -85,7 +85,7 @@ def account_of(pairs: Iterable[Pair]) -> Account:
     names = tuple(sorted(ranked(calls), key=lambda name: name not in early))
     rows, total = frozenset(row for pair in pairs for row in (pair.lost, pair.gained)), calls.total()
     return Account(
-        counts=Counts(before=total, after=total),
+        counts=StepCounts(before=total, after=total),
         values={f"affected_{'ops' if are_ops else 'primitives'}": total, "ops": names},
         rows=rows,
         places=frozenset(row.place for row in rows),
@@ -128,10 +128,10 @@ def pair_changes(residue: Residue, *, minor: bool = False) -> list[Change]:
     pairs += residue.pair(reorders, lambda row: (row.place, row.detail))
     by_rule = grouped(pairs, _difference)
     return [
-        *_implementations(by_rule.get(Rule.IMPLEMENTATION, ())),
-        *_layouts(residue, by_rule.get(Rule.LAYOUT, ())),
-        *_dtypes(residue, by_rule.get(Rule.DTYPE, ())),
-        *_shapes(by_rule.get(Rule.SHAPES, ())),
+        *_implementations(by_rule.get(ChangeRule.IMPLEMENTATION, ())),
+        *_layouts(residue, by_rule.get(ChangeRule.LAYOUT, ())),
+        *_dtypes(residue, by_rule.get(ChangeRule.DTYPE, ())),
+        *_shapes(by_rule.get(ChangeRule.SHAPES, ())),
     ]
 
 
@@ -139,23 +139,24 @@ def _likeness(like: Callable[[RowKey], Hashable], row: RowKey) -> Hashable:
     return row.place, row.name, like(row)
 
 
-def _difference(pair: Pair) -> Rule:
+def _difference(pair: Pair) -> ChangeRule:
     """What differs between the two calls of a pair; where it is several things, the one that explains the others."""
     lost, gained = pair.lost, pair.gained
     if lost.kind is OpCountKind.OP:
         (shapes, dtypes), (shapes_after, dtypes_after) = _tensors(lost), _tensors(gained)
-        return Rule.SHAPES if shapes != shapes_after else Rule.DTYPE if dtypes != dtypes_after else Rule.LAYOUT
+        same_shapes = ChangeRule.DTYPE if dtypes != dtypes_after else ChangeRule.LAYOUT
+        return ChangeRule.SHAPES if shapes != shapes_after else same_shapes
     # A fallback is a change of its own, whatever led to it.
     if turn_of(lost.implementation, gained.implementation) in {Turn.FALLBACK, Turn.RECOVERED}:
-        return Rule.IMPLEMENTATION
+        return ChangeRule.IMPLEMENTATION
     was, now = primitive_detail(lost.detail), primitive_detail(gained.detail)
     if was.problem == now.problem and was.channels_last != now.channels_last:
-        return Rule.LAYOUT
+        return ChangeRule.LAYOUT
     if was.problem == now.problem and was.dtypes != now.dtypes:
-        return Rule.DTYPE
+        return ChangeRule.DTYPE
     if lost.implementation != gained.implementation or was.attributes != now.attributes:
-        return Rule.IMPLEMENTATION
-    return Rule.SHAPES if was.problem != now.problem else Rule.LAYOUT
+        return ChangeRule.IMPLEMENTATION
+    return ChangeRule.SHAPES if was.problem != now.problem else ChangeRule.LAYOUT
 
 
 def _implementations(pairs: Sequence[Pair]) -> Iterable[Change]:
@@ -170,7 +171,7 @@ def _implementations(pairs: Sequence[Pair]) -> Iterable[Change]:
         values: dict[str, Value] = {"primitive": primitive, "lost": lost, "gained": gained}
         values |= {"others": len(others) or None, "calls": account.counts.after}
         yield changed(
-            Rule.IMPLEMENTATION,
+            ChangeRule.IMPLEMENTATION,
             "implementation.changed",
             account.rows,
             account.counts,
@@ -213,10 +214,10 @@ def _layout(residue: Residue, pairs: Sequence[Pair], direction: int) -> Change:
             values["kernel_lost"], values["kernel_gained"] = kernels[0]
     values["lost"], values["gained"] = _layout_change(pairs)
     return changed(
-        Rule.LAYOUT,
+        ChangeRule.LAYOUT,
         {-1: "layout.lost", 0: "layout.changed", 1: "layout.gained"}[direction],
         rows,
-        Counts(before=0 if direction > 0 else calls, after=0 if direction < 0 else calls),
+        StepCounts(before=0 if direction > 0 else calls, after=0 if direction < 0 else calls),
         values,
         places=account.places,
         severity=Severity.INFO if direction > 0 else Severity.NOTABLE,
@@ -246,7 +247,7 @@ def _dtypes(residue: Residue, pairs: Sequence[Pair]) -> Iterable[Change]:
         casts, rows = _take_casts(residue, account)
         values = {**account.values, **more_or_fewer("casts", casts), "lost": before, "gained": after}
         rows |= account.rows
-        yield changed(Rule.DTYPE, "dtype.changed", rows, account.counts, values, places=account.places)
+        yield changed(ChangeRule.DTYPE, "dtype.changed", rows, account.counts, values, places=account.places)
 
 
 def _dtype_change(pair: Pair) -> tuple[str, str]:
@@ -283,7 +284,7 @@ def _shapes(pairs: Sequence[Pair]) -> list[Change]:
         return []
     account = account_of(pairs)
     values = {**account.values, "examples": _examples(pairs)}
-    return [changed(Rule.SHAPES, "shapes.changed", account.rows, account.counts, values)]
+    return [changed(ChangeRule.SHAPES, "shapes.changed", account.rows, account.counts, values)]
 
 
 def _examples(pairs: Sequence[Pair]) -> tuple[str, ...]:

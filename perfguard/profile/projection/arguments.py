@@ -23,7 +23,7 @@ _SCALAR_TYPES = {**dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "
 FLOATING = frozenset({"fp64", "fp32", "bf16", "fp16"})  # dtypes of real numbers
 
 
-class Tensor(NamedTuple):
+class TensorSize(NamedTuple):
     """Sizes and memory of a tensor."""
 
     sizes: Sequence[int]  # Empty for a number
@@ -41,13 +41,13 @@ class Tensor(NamedTuple):
         return self.stored * ELEMENT_BYTES[self.dtype]
 
 
-def made(sizes: Iterable[int], dtype: str) -> Tensor:
+def made(sizes: Iterable[int], dtype: str) -> TensorSize:
     """A tensor that a call makes."""
     sizes = tuple(sizes)
-    return Tensor(sizes, dtype, prod(sizes))
+    return TensorSize(sizes, dtype, prod(sizes))
 
 
-def like(tensor: Tensor, dtype: str | None = None) -> Tensor:
+def like(tensor: TensorSize, dtype: str | None = None) -> TensorSize:
     """A tensor that a call makes, as large as another one, of its dtype or of another."""
     return made(tensor.sizes, dtype or tensor.dtype)
 
@@ -64,7 +64,7 @@ class Work:
     assumed: tuple[str, ...] = ()  # What is not recorded and had to be guessed
 
 
-def work_of_tensors(read: Iterable[Tensor], written: Iterable[Tensor], *, flops: float | None = None) -> Work:
+def work_of_tensors(read: Iterable[TensorSize], written: Iterable[TensorSize], *, flops: float | None = None) -> Work:
     """The work of a call that reads all of some tensors and writes others; at least one of either."""
     tensors = [*read, *written]
     return Work(
@@ -87,24 +87,24 @@ class Arguments:
         return len(self._problem.types)
 
     @property
-    def tensors(self) -> list[Tensor]:
+    def tensors(self) -> list[TensorSize]:
         """All tensors; ValueError where some are in lists, as their dtypes are not recorded."""
         if TENSOR_LIST in self._problem.types:
             raise ValueError("it has lists of tensors")
         return self.present(*range(len(self)))
 
-    def present(self, *indices: int) -> list[Tensor]:
+    def present(self, *indices: int) -> list[TensorSize]:
         """Those of some arguments that are tensors."""
         return [tensor for tensor in map(self.optional, indices) if tensor is not None]
 
-    def tensor(self, index: int) -> Tensor:
+    def tensor(self, index: int) -> TensorSize:
         """A tensor."""
         found = self.optional(index)
         if found is None:
             raise ValueError(f"argument {index} is no tensor")
         return found
 
-    def optional(self, index: int) -> Tensor | None:
+    def optional(self, index: int) -> TensorSize | None:
         """A tensor; None where something else, or nothing, was recorded."""
         kind = self._problem.types[index] if index < len(self) else ""
         if kind in _NO_TENSOR:
@@ -115,7 +115,7 @@ class Arguments:
             strides = [1] * len(sizes)
         stored = prod(size for size, stride in zip(sizes, strides, strict=True) if stride or not size)
         short = SHORT_DTYPES[kind]
-        return Tensor(sizes, short if short in ELEMENT_BYTES else _LONG_PREFIXES[short[0]] + short[1:], stored)
+        return TensorSize(sizes, short if short in ELEMENT_BYTES else _LONG_PREFIXES[short[0]] + short[1:], stored)
 
     @property
     def lists(self) -> list[int]:
@@ -160,7 +160,7 @@ Formula = Callable[[Arguments], Work]
 """The work of a call by its arguments; raises what `Arguments` raises where these do not give it."""
 
 
-def result_dtype(tensors: Sequence[Tensor]) -> str:
+def result_dtype(tensors: Sequence[TensorSize]) -> str:
     """What torch promotes some tensors to; a tensor that is a number counts only among such. ValueError without any."""
     counted = [tensor for tensor in tensors if tensor.sizes] or tensors
     return max((tensor.dtype for tensor in counted), key=_rank)

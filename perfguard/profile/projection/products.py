@@ -17,7 +17,7 @@ from perfguard.profile.projection.arguments import (
     ELEMENT_BYTES,
     Arguments,
     Formula,
-    Tensor,
+    TensorSize,
     Work,
     broadcast,
     like,
@@ -65,7 +65,7 @@ def _attention_backward(args: Arguments) -> Work:
     return work_of_tensors([gradient, query, key, value, output], map(like, (query, key, value)), flops=flops)
 
 
-def _scores(query: Tensor, key: Tensor) -> int:
+def _scores(query: TensorSize, key: TensorSize) -> int:
     """Operations for each element of a vector in a score; there are as many scores as queries times keys."""
     return 2 * prod(query.sizes[:-1]) * key.sizes[-2]
 

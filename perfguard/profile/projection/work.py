@@ -14,7 +14,7 @@ from perfguard.profile.projection.arguments import (
     ELEMENT_BYTES,
     Arguments,
     Formula,
-    Tensor,
+    TensorSize,
     Work,
     broadcast,
     like,
@@ -87,16 +87,16 @@ def _reduction(dimensions: int) -> Formula:
     return formula
 
 
-def _makes(output: Callable[[Arguments], Tensor], *read: int) -> Formula:
+def _makes(output: Callable[[Arguments], TensorSize], *read: int) -> Formula:
     """An op that makes one tensor from some arguments, or from all tensors where none are named."""
     return lambda args: work_of_tensors(map(args.tensor, read) if read else args.tensors, [output(args)])
 
 
-def _as_large_as(index: int) -> Callable[[Arguments], Tensor]:
+def _as_large_as(index: int) -> Callable[[Arguments], TensorSize]:
     return lambda args: like(args.tensor(index))
 
 
-def _cast(args: Arguments) -> Tensor:
+def _cast(args: Arguments) -> TensorSize:
     """`to` and `_to_copy`. The first plain value that is a number is the dtype, if there is one."""
     source = args.tensor(0)
     dtype = args.dtype(1) if args.text(1).isdigit() else None
@@ -119,10 +119,10 @@ def _embedding_gradient(rows: int) -> Formula:
     return _makes(lambda args: made((args.number(rows), args.tensor(0).sizes[-1]), args.tensor(0).dtype), 0, 1)
 
 
-def _pool(*, ceil_mode: int, dilation: int | None) -> Callable[[Arguments], Tensor]:
+def _pool(*, ceil_mode: int, dilation: int | None) -> Callable[[Arguments], TensorSize]:
     """What 2d pooling makes. Source: the documentation of torch.nn.MaxPool2d and AvgPool2d."""
 
-    def pooled(args: Arguments) -> Tensor:
+    def pooled(args: Arguments) -> TensorSize:
         data = args.tensor(0)
         kernel = _pair(args, 1)
         strides, pads = _pair(args, 2) or kernel, _pair(args, 3)
@@ -151,7 +151,7 @@ def _max_pool_with_indices(args: Arguments) -> Work:
     return work_of_tensors([args.tensor(0)], [values, like(values, "int64")])
 
 
-def _adaptive_pool(args: Arguments) -> Tensor:
+def _adaptive_pool(args: Arguments) -> TensorSize:
     return made((*args.tensor(0).sizes[:-2], *_pair(args, 1)), args.tensor(0).dtype)
 
 

@@ -16,7 +16,7 @@ from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.op_times.arm_profile import ArmProfile
 from perfguard.profile.op_times.op_profile import OpProfile, profile_of
 from perfguard.profile.trace.context import context_of
-from perfguard.profile.trace.names import Role, role_of
+from perfguard.profile.trace.names import EventRole, role_of
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.steps.ops import Attribution
@@ -94,7 +94,7 @@ def _read_side_by_side(before: Path, after: Path) -> tuple[_ReadTrace, _ReadTrac
 def _read(path: Path) -> _ReadTrace:
     trace = read_trace(path)
     context = context_of(trace)
-    is_update = np.array([role_of(name) is Role.UPDATE for name in trace.names], dtype=np.bool_)[trace.name]
+    is_update = np.array([role_of(name) is EventRole.UPDATE for name in trace.names], dtype=np.bool_)[trace.name]
     return _ReadTrace(
         profile=profile_of(trace, context=context),
         updates=float((is_update & (context.step >= 0)).sum()) / max(1, context.windows.size),

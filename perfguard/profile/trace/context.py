@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfguard.profile.trace.events import NO_SEQUENCE, EventKind
-from perfguard.profile.trace.names import Role, module_of, role_of, role_of_frame
+from perfguard.profile.trace.names import EventRole, module_of, role_of, role_of_frame
 from perfguard.profile.trace.nesting import BoolArray, IndexArray, IntArray, TimeArray, Tree, nest
 from perfguard.profile.trace.sources import UNKNOWN, Course, distinct, sources_of
 from perfguard.profile.trace.trace import Trace
@@ -26,24 +26,26 @@ NO_EVENT = -1  # Position of no event; the last one, where some arrays have an e
 _OUTSIDE = -1  # Number of no phase: of an event that lies in nothing that has one
 _ORDERS_OF_GRADIENTS = 3
 _LOAD, _FORWARD, _LOSS, _BACKWARD, _OPTIMIZER = range(len(PHASES))
-_NAMES_MODULE = np.array([role not in {Role.NONE, Role.STEP, Role.LOSS_OP, Role.LOADER} for role in Role])
+_NAMES_MODULE = np.array(
+    [role not in {EventRole.NONE, EventRole.STEP, EventRole.LOSS_OP, EventRole.LOADER} for role in EventRole]
+)
 
 
 def _inherited() -> PhaseArray:
     """Phase of an event by its parent's phase, the last for _OUTSIDE, and its own role."""
     parents = np.array([*range(len(PHASES)), _OUTSIDE], dtype=np.int8)
-    table = np.repeat(parents[:, np.newaxis], len(Role), axis=1)
-    table[:, Role.STEP] = _OUTSIDE
+    table = np.repeat(parents[:, np.newaxis], len(EventRole), axis=1)
+    table[:, EventRole.STEP] = _OUTSIDE
     # Not inside backward, where forward again is what checkpointing costs, nor in a data set, whose transforms may be
     # modules.
     for phase in (_OUTSIDE, _FORWARD, _OPTIMIZER):
-        table[phase, Role.MODULE] = _FORWARD
-        table[phase, Role.LOSS_MODULE] = _LOSS
-    table[_OUTSIDE, Role.LOSS_OP] = _LOSS
-    table[:, Role.GRADIENT] = _BACKWARD
-    table[:, Role.UPDATE] = _OPTIMIZER
-    table[:, Role.ZERO_GRAD] = _OPTIMIZER
-    table[:, Role.LOADER] = _LOAD
+        table[phase, EventRole.MODULE] = _FORWARD
+        table[phase, EventRole.LOSS_MODULE] = _LOSS
+    table[_OUTSIDE, EventRole.LOSS_OP] = _LOSS
+    table[:, EventRole.GRADIENT] = _BACKWARD
+    table[:, EventRole.UPDATE] = _OPTIMIZER
+    table[:, EventRole.ZERO_GRAD] = _OPTIMIZER
+    table[:, EventRole.LOADER] = _LOAD
     return table
 
 
@@ -64,10 +66,13 @@ class _Mark(IntEnum):
 
 _NO_MARK = -1
 _MARKS = {
-    Role.MODULE: _Mark.MODEL, Role.LOSS_MODULE: _Mark.LOSS, Role.LOSS_OP: _Mark.LOSS, Role.GRADIENT: _Mark.GRADIENT,
-    Role.UPDATE: _Mark.UPDATE,
-}  # fmt: skip
-_MARK_OF_ROLE = np.array([_MARKS.get(role, _NO_MARK) for role in Role], dtype=np.int8)
+    EventRole.MODULE: _Mark.MODEL,
+    EventRole.LOSS_MODULE: _Mark.LOSS,
+    EventRole.LOSS_OP: _Mark.LOSS,
+    EventRole.GRADIENT: _Mark.GRADIENT,
+    EventRole.UPDATE: _Mark.UPDATE,
+}
+_MARK_OF_ROLE = np.array([_MARKS.get(role, _NO_MARK) for role in EventRole], dtype=np.int8)
 
 _BETWEEN = np.array(
     [
@@ -177,7 +182,7 @@ def context_of(trace: Trace) -> Context:
         source=_lines(sources.at_start, place[:-1], forward),
         sources=sources.lines,
         courses=sources.courses,
-        is_op=(trace.kind == EventKind.OP) & ((role == Role.NONE) | (role == Role.LOSS_OP)),
+        is_op=(trace.kind == EventKind.OP) & ((role == EventRole.NONE) | (role == EventRole.LOSS_OP)),
         is_outside=is_outside,
         marks=marks,
     )
@@ -188,10 +193,12 @@ def _roles(trace: Trace) -> RoleArray:
     roles = np.array([role_of(name) for name in trace.names], dtype=np.int8)
     if STEP_WINDOW in trace.names:
         others = np.array([name != STEP_WINDOW for name in trace.names])
-        roles[others & (roles == Role.STEP)] = Role.NONE
+        roles[others & (roles == EventRole.STEP)] = EventRole.NONE
     frames = np.array([role_of_frame(name) for name in trace.names], dtype=np.int8)
     found: RoleArray = np.where(trace.kind == EventKind.FRAME, frames[trace.name], roles[trace.name])
-    found[(trace.kind == EventKind.ALLOCATION) | ((found == Role.LOSS_OP) & (trace.kind != EventKind.OP))] = Role.NONE
+    found[(trace.kind == EventKind.ALLOCATION) | ((found == EventRole.LOSS_OP) & (trace.kind != EventKind.OP))] = (
+        EventRole.NONE
+    )
     return found
 
 
@@ -206,7 +213,7 @@ def _surroundings(tree: Tree, role: RoleArray) -> tuple[IntArray, PhaseArray, In
     place = np.full(size + 1, NO_EVENT, dtype=np.intp)
     for level in tree.levels:
         above, own = tree.parent[level], role[level]
-        window[level] = np.where((own == Role.STEP) & (window[above] == NO_EVENT), level, window[above])
+        window[level] = np.where((own == EventRole.STEP) & (window[above] == NO_EVENT), level, window[above])
         phase[level] = _INHERITED[phase[above], own]
         place[level] = np.where(_NAMES_MODULE[own], level, place[above])
     return window, phase, place
@@ -217,9 +224,9 @@ def _forward_ops(trace: Trace, tree: Tree, role: RoleArray, step: IntArray) -> I
 
     Autograd counts up when it makes a node, so of the ops with one number the last to start is the one that made it.
     """
-    number, is_gradient = trace.sequence, (role == Role.GRADIENT) & (step >= 0)
+    number, is_gradient = trace.sequence, (role == EventRole.GRADIENT) & (step >= 0)
     # The node within a backward has the same number, and is no forward op.
-    is_node = (role[tree.parent] == Role.GRADIENT) & (number[tree.parent] == number) & (tree.parent >= 0)
+    is_node = (role[tree.parent] == EventRole.GRADIENT) & (number[tree.parent] == number) & (tree.parent >= 0)
     forward = np.full(role.size + 1, NO_EVENT, dtype=np.intp)
     gradients = np.flatnonzero(is_gradient)
     made = np.flatnonzero((number != NO_SEQUENCE) & (step >= 0) & ~is_gradient & ~is_node)
@@ -241,12 +248,12 @@ def _modules(
     """Paths of modules, and the position of its own for each event that names one; one element more."""
     modules, of_name = distinct(trace.names, module_of)
     at = np.zeros(role.size + 1, dtype=np.int32)
-    named = np.flatnonzero(_NAMES_MODULE[role] & (role != Role.GRADIENT))
+    named = np.flatnonzero(_NAMES_MODULE[role] & (role != EventRole.GRADIENT))
     at[named] = of_name[trace.name[named]]
     frames = named[trace.kind[named] == EventKind.FRAME]
     if frames.size:
         modules = _nest_frames(modules, at, frames, place[tree.parent[frames]])
-    gradients = np.flatnonzero(role == Role.GRADIENT)
+    gradients = np.flatnonzero(role == EventRole.GRADIENT)
     origin = place[forward[gradients]]
     # The forward of a gradient's gradient lies in a backward, whose module is known one round earlier.
     for _ in range(_ORDERS_OF_GRADIENTS):

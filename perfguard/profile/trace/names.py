@@ -17,7 +17,7 @@ GENERATED_FUNCTION = "GeneratedBackwardFor_"
 In the backward the same ends in `Backward`."""
 
 
-class Role(IntEnum):
+class EventRole(IntEnum):
     """What an event begins; what lies in it belongs to that, too."""
 
     NONE = 0  # Nothing: an op, or an annotation of the program's own
@@ -34,13 +34,13 @@ class Role(IntEnum):
 _UPDATE_PREFIX = "Optimizer.step#"
 _ZERO_GRAD_PREFIX = "Optimizer.zero_grad#"
 _ROLE_OF_PREFIX = {
-    MODULE_PREFIX: Role.MODULE,
-    "autograd::engine::evaluate_function: ": Role.GRADIENT,
-    _UPDATE_PREFIX: Role.UPDATE,
-    _ZERO_GRAD_PREFIX: Role.ZERO_GRAD,
-    "enumerate(DataLoader)#": Role.LOADER,
-    STEP_WINDOW: Role.STEP,
-    PROFILER_STEP: Role.STEP,
+    MODULE_PREFIX: EventRole.MODULE,
+    "autograd::engine::evaluate_function: ": EventRole.GRADIENT,
+    _UPDATE_PREFIX: EventRole.UPDATE,
+    _ZERO_GRAD_PREFIX: EventRole.ZERO_GRAD,
+    "enumerate(DataLoader)#": EventRole.LOADER,
+    STEP_WINDOW: EventRole.STEP,
+    PROFILER_STEP: EventRole.STEP,
 }
 _LOSS_OP = re.compile(r"^\w+::(?!.*backward).*(?:loss|nll|cross_entropy)")
 _INSTANCE = re.compile(r"_\d+$")
@@ -54,20 +54,20 @@ _STANDARD_LIBRARY = sys.stdlib_module_names - _OFTEN_OF_USERS
 """The profiler leaves out the folders on Python's path, so `typing.py` is the standard library's."""
 
 
-def role_of(name: str) -> Role:
+def role_of(name: str) -> EventRole:
     """What an event of this name begins, window of a step or not."""
     for prefix, role in _ROLE_OF_PREFIX.items():
         if name.startswith(prefix):
-            is_loss = role is Role.MODULE and name.endswith("Loss") and "." not in name
-            return Role.LOSS_MODULE if is_loss else role
-    return Role.LOSS_OP if _LOSS_OP.match(name) else Role.NONE
+            is_loss = role is EventRole.MODULE and name.endswith("Loss") and "." not in name
+            return EventRole.LOSS_MODULE if is_loss else role
+    return EventRole.LOSS_OP if _LOSS_OP.match(name) else EventRole.NONE
 
 
-def role_of_frame(name: str) -> Role:
+def role_of_frame(name: str) -> EventRole:
     """What a Python frame begins: `nn.Module: Conv2d_0` is a call of a module."""
     if not name.startswith(FRAME_OF_MODULE):
-        return Role.NONE
-    return Role.LOSS_MODULE if _INSTANCE.sub("", name).endswith("Loss") else Role.MODULE
+        return EventRole.NONE
+    return EventRole.LOSS_MODULE if _INSTANCE.sub("", name).endswith("Loss") else EventRole.MODULE
 
 
 def module_of(name: str) -> str:

@@ -9,8 +9,8 @@ from perfguard.records.estimate import Estimate
 from perfguard.report.html.charts import (
     Cell,
     Chart,
-    EffectAxis,
     LinearAxis,
+    RatioAxis,
     Table,
     cells,
     gridlines,
@@ -59,7 +59,7 @@ def forest(rows: Sequence[CaseRow], links: Mapping[str, str]) -> Chart | None:
     )
 
 
-def _bar(row: CaseRow, axis: EffectAxis) -> Element:
+def _bar(row: CaseRow, axis: RatioAxis) -> Element:
     label = f"{row.verdict.case_id}: {row.effect_text or '-'}, {row.mark.word}"
     margin = row.verdict.comparison.margin_ratio
     return effect_bar(label, _ends(row.verdict.effect), axis, row.mark.class_, margin_ratio=margin)

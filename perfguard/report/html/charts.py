@@ -118,7 +118,7 @@ class LinearAxis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EffectAxis:
+class RatioAxis:
     """Effects as ratios around zero, to the same limit on both sides."""
 
     limit: float  # Ratio at its end
@@ -169,9 +169,9 @@ class LogAxis:
         return [10.0**power for power in range(first, last + 1)]
 
 
-def effect_axis(ratios: Iterable[float | None]) -> EffectAxis:
+def effect_axis(ratios: Iterable[float | None]) -> RatioAxis:
     """An axis that shows most of the effects and ends of intervals; the others are clipped."""
-    return EffectAxis(limit=limit_for(ratios))
+    return RatioAxis(limit=limit_for(ratios))
 
 
 def near_axis(values: Sequence[float]) -> LinearAxis:

@@ -9,6 +9,7 @@ from perfguard.records.result import RunResult
 from perfguard.records.run import Stage
 from perfguard.records.steps.ops import Attribution
 from perfguard.records.steps.profile import ProfileReport
+from perfguard.records.tasks import TaskResult
 from perfguard.records.training import Training
 from perfguard.watch.view.run_view import History
 
@@ -63,6 +64,7 @@ class RunContent:
     """Whether its verdicts were computed again from what was measured, because it left no result."""
     result: RunResult | None = None  # What it found; None where nothing can be said
     training: Training | None = None  # What it trained; None for other runs
+    task: TaskResult | None = None  # What its task came to; None for other runs
     profile: ProfileReport | None = None  # What it profiled; None for other runs
     evidence: Mapping[str, CaseEvidence] = field(default_factory=dict)  # What was measured, by case id
     attributions: Mapping[str, Attribution] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from perfguard.report.html.charts import EffectAxis, effect_axis, tick_text
+from perfguard.report.html.charts import RatioAxis, effect_axis, tick_text
 from perfguard.report.html.svg import Element, element, percent, picture
 from perfguard.report.scales import ratio_of
 
@@ -18,17 +18,17 @@ Ends = tuple[float, float, float]
 """An effect and the ends of its interval, log ratios; an end is NaN where it is unknown."""
 
 
-def common_axis(effects: Iterable[Ends]) -> EffectAxis:
+def common_axis(effects: Iterable[Ends]) -> RatioAxis:
     """An axis that shows most of the effects with their intervals."""
     return effect_axis(ratio_of(end) for ends in effects for end in ends if math.isfinite(end))
 
 
-def scale_text(axis: EffectAxis) -> str:
+def scale_text(axis: RatioAxis) -> str:
     """What a reader must know of an axis whose steps are not equal; empty for one whose steps are."""
     return "" if axis.is_linear else "; the axis is logarithmic beyond 1 %"
 
 
-def effect_bar(label: str, effect: Ends | None, axis: EffectAxis, class_: str, *, margin_ratio: float = 0.0) -> Element:
+def effect_bar(label: str, effect: Ends | None, axis: RatioAxis, class_: str, *, margin_ratio: float = 0.0) -> Element:
     """One row's picture: margin, zero, interval, effect; arrows where it lies beyond the axis."""
     left, right = axis.at(-margin_ratio), axis.at(margin_ratio)
     parts = [element("line", x1="50%", x2="50%", y1=-_JOIN, y2=_ROW + _JOIN, class_="zero")]
@@ -44,7 +44,7 @@ def effect_bar(label: str, effect: Ends | None, axis: EffectAxis, class_: str, *
     return picture(label, _ROW, parts)
 
 
-def _interval(log_lower: float, log_upper: float, axis: EffectAxis, class_: str) -> list[Element]:
+def _interval(log_lower: float, log_upper: float, axis: RatioAxis, class_: str) -> list[Element]:
     lower, upper = ratio_of(log_lower), ratio_of(log_upper)
     if math.isnan(lower) or math.isnan(upper):
         return []
@@ -59,7 +59,7 @@ def _interval(log_lower: float, log_upper: float, axis: EffectAxis, class_: str)
     return parts
 
 
-def effect_ticks(axis: EffectAxis) -> Element:
+def effect_ticks(axis: RatioAxis) -> Element:
     """Values below the last row; nothing is faster than at once, -100 %."""
     parts = []
     for ratio in filter(lambda ratio: ratio > -1, axis.ticks()):

@@ -11,6 +11,7 @@ from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.profile import ProfiledCase
 from perfguard.records.steps.projection import CaseProjection
+from perfguard.records.tasks import TaskResult
 from perfguard.records.training import Training
 from perfguard.records.verdict import GateResult, Outcome, Verdict
 from perfguard.report.case_history import changes_text, histories_of
@@ -30,11 +31,13 @@ from perfguard.report.html.tables import (
     profiled_table,
     signals_table,
 )
+from perfguard.report.html.tasks import mark_of_task, task_charts, task_tables
 from perfguard.report.html.training import mark_of_training, training_charts, training_tables
 from perfguard.report.lines import error_rate_of, notes_of, signal_lines, unchanged_lines
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.rows import MARKS, CaseRow, Mark, case_rows, mark_of_run
 from perfguard.report.terminal.projection import efficiency_line, identity_line
+from perfguard.report.terminal.tasks import conclusion_of, heading_of
 from perfguard.units import format_count, format_duration, format_seconds
 
 _FEW = 3  # So many cases are shown with their evidence open, whatever was said of them
@@ -95,7 +98,7 @@ class RunSection:
     cases: tuple[CaseSection, ...]  # Each with its evidence, what needs a look first
     arms: Table | None  # Both sides; None where none was started
     notes: tuple[str, ...]  # What the reader should know
-    charts: tuple[Chart, ...] = ()  # Of a run that trains
+    charts: tuple[Chart, ...] = ()  # Of a run that trains, or one of a task
     tables: tuple[Table, ...] = ()  # Likewise
 
 
@@ -103,6 +106,8 @@ def run_section(content: RunContent, *, number: int = 1) -> RunSection:
     """A run as a page shows it; `number` is its place on the page, from 1."""
     if content.training is not None:
         return _training_section(content, content.training, number)
+    if content.task is not None:
+        return _task_section(content, content.task, number)
     result, profile = content.result, content.profile
     verdicts = result.gate.verdicts if result and result.gate else ()
     rows = case_rows(sorted(verdicts, key=lambda verdict: list(MARKS).index(verdict.outcome)))
@@ -178,6 +183,26 @@ def _training_section(content: RunContent, found: Training, number: int) -> RunS
         notes=tuple(map(describe, found.notes)),
         charts=tuple(training_charts(found)),
         tables=tuple(training_tables(found)),
+    )
+
+
+def _task_section(content: RunContent, found: TaskResult, number: int) -> RunSection:
+    return RunSection(
+        anchor=f"run-{number}",
+        content=content,
+        mark=mark_of_task(found),
+        sentence=conclusion_of(found),
+        culprits=(),
+        error_rate="",
+        facts=(*_facts(content), ("exit code", str(found.exit_code)), *heading_of(found)),
+        problems=content.problems,
+        forest=None,
+        cases_table=None,
+        cases=(),
+        arms=None,
+        notes=tuple(map(describe, found.notes)),
+        charts=tuple(task_charts(found)),
+        tables=tuple(task_tables(found)),
     )
 
 
@@ -283,6 +308,8 @@ def verdict_of(content: RunContent) -> str:
         return "profiled"
     if content.training is not None:
         return mark_of_training(content.training).word
+    if content.task is not None:
+        return mark_of_task(content.task).word
     return content.result.verdict if content.result else "nothing to show"
 
 

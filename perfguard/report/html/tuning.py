@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from perfguard.records.tuning import Purpose, TrialOutcome, TrialVerdict, TriedTrial, Tuning
-from perfguard.report.html.charts import Cell, Chart, EffectAxis, Table, cells, mark_cell
+from perfguard.report.html.charts import Cell, Chart, RatioAxis, Table, cells, mark_cell
 from perfguard.report.html.effect_bars import Ends, common_axis, effect_bar, effect_ticks, scale_text
 from perfguard.report.html.page import Opening, Section, render_sections
 from perfguard.report.rows import Mark, Number
@@ -67,7 +67,7 @@ def _trials(found: Tuning) -> tuple[Chart, ...]:
     )
 
 
-def _row(found: Tuning, tried: TriedTrial, axis: EffectAxis) -> tuple[Cell, ...]:
+def _row(found: Tuning, tried: TriedTrial, axis: RatioAxis) -> tuple[Cell, ...]:
     outcome, result = tried.outcome, result_text(tried, found.recipe)
     class_, name = _CLASSES.get(outcome.verdict, "open"), trial_name(tried)
     label = f"{name}: {format_effect(outcome.log_ratio)} {interval_text(outcome)}, {result}"

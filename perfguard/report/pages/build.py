@@ -13,6 +13,7 @@ from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.config import LoadedConfig
 from perfguard.errors import MeasurementError, PerfguardError, StoreError
 from perfguard.gate.show import rejudge_run
+from perfguard.gate.tasks import task_result
 from perfguard.host.identity import machine_line
 from perfguard.records.events import Event, OpsCompared
 from perfguard.records.facts import fact
@@ -77,7 +78,9 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
     start = data.start
     profile = _profile(folder, problems)
     training = training_of(data, machine=_machine_line(folder)) if data.training is not None and start else None
-    is_profile = profile is not None or training is not None or (start is not None and start.mode == "profile")
+    task = task_result(data, machine=_machine_line(folder)) if data.task is not None and start else None
+    is_apart = training is not None or task is not None
+    is_profile = profile is not None or is_apart or (start is not None and start.mode == "profile")
     if events and data.end is None and profile is None:
         problems.append("the recording has no end: the run was killed, or is still measuring")
     result = None if is_profile else _result(folder, problems)
@@ -86,7 +89,7 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
         problems.append("the recording holds no start of a run, so nothing can be judged")
     elif is_rejudged:
         result = _judged(loaded, folder, events, problems)
-    if is_profile and profile is None and training is None:
+    if is_profile and profile is None and not is_apart:
         problems.append("profile.json is missing or damaged, so nothing that was profiled can be shown")
     return RunContent(
         run_id=folder.name,
@@ -96,6 +99,7 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
         result=result,
         profile=profile,
         training=training,
+        task=task,
         evidence=_evidence(data, problems),
         attributions=_attributions(folder, events, problems),
         history=_history(loaded, data) if with_history and not is_profile else None,

@@ -13,7 +13,7 @@ from perfguard.report.scales import nice_above
 from perfguard.report.study.rows import (
     VARIANT_NAMES,
     BarRow,
-    CaseRow,
+    CaseStudyRow,
     KernelRow,
     SliceRow,
     kernel_rows,
@@ -158,7 +158,7 @@ def phases_chart(evidence: StudyEvidence, paper: Paper) -> Chart:
     )
 
 
-def cases_chart(rows: Sequence[CaseRow]) -> Chart:
+def cases_chart(rows: Sequence[CaseStudyRow]) -> Chart:
     """Gains of the case studies that have one on either side."""
     shown = [row.bar for row in rows if row.bar.paper is not None or row.bar.here is not None]
     return ratio_bars(

@@ -21,7 +21,7 @@ from perfguard.report.study.rows import (
 from perfguard.study.evidence import StudyEvidence
 from perfguard.study.paper import Paper
 from perfguard.study.shapes.judge import shapes_of
-from perfguard.study.shapes.shape import Figure, Shape
+from perfguard.study.shapes.shape import Figure, JudgedClaim
 from perfguard.units import format_factor, format_share
 
 
@@ -44,7 +44,7 @@ def render_study_markdown(evidence: StudyEvidence, paper: Paper) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(shape: Shape) -> str:
+def _line(shape: JudgedClaim) -> str:
     mark = OUTCOMES[shape.outcome]
     return f"- {mark.sign} **{mark.word}**: {escape(said(shape))}"
 

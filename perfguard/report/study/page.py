@@ -14,11 +14,11 @@ from perfguard.report.study.charts import (
     phases_chart,
     ranks_table,
 )
-from perfguard.report.study.rows import OUTCOMES, TITLES, CaseRow, case_rows, counted, said
+from perfguard.report.study.rows import OUTCOMES, TITLES, CaseStudyRow, case_rows, counted, said
 from perfguard.study.evidence import StudyEvidence
 from perfguard.study.paper import Paper
 from perfguard.study.shapes.judge import shapes_of
-from perfguard.study.shapes.shape import Figure, Shape
+from perfguard.study.shapes.shape import Figure, JudgedClaim
 from perfguard.units import format_factor
 
 
@@ -39,7 +39,7 @@ def render_study_page(evidence: StudyEvidence, paper: Paper) -> str:
     return render_sections("perfguard: ProfileDNN measured again", "study profilednn", opening, sections)
 
 
-def _section(figure: Figure, evidence: StudyEvidence, paper: Paper, shapes: tuple[Shape, ...]) -> Section:
+def _section(figure: Figure, evidence: StudyEvidence, paper: Paper, shapes: tuple[JudgedClaim, ...]) -> Section:
     charts: list[Chart] = []
     tables: list[Table] = []
     own = [shape for shape in shapes if shape.figure is figure]
@@ -64,16 +64,16 @@ def _section(figure: Figure, evidence: StudyEvidence, paper: Paper, shapes: tupl
     )
 
 
-def _shapes_table(shapes: list[Shape]) -> Table:
+def _shapes_table(shapes: list[JudgedClaim]) -> Table:
     rows = (cells(mark_cell(mark, f"{mark.sign} {mark.word}"), said(shape)) for shape, mark in _marked(shapes))
     return Table(columns=("here", "the paper's result"), rows=tuple(rows), class_="shapes")
 
 
-def _marked(shapes: list[Shape]) -> list[tuple[Shape, Mark]]:
+def _marked(shapes: list[JudgedClaim]) -> list[tuple[JudgedClaim, Mark]]:
     return [(shape, OUTCOMES[shape.outcome]) for shape in shapes]
 
 
-def _cases_table(rows: list[CaseRow]) -> Table:
+def _cases_table(rows: list[CaseStudyRow]) -> Table:
     return Table(
         columns=("case study", "", "here", ">paper", ">measured", ">95 % interval", "why"),
         rows=tuple(
@@ -92,6 +92,6 @@ def _cases_table(rows: list[CaseRow]) -> Table:
     )
 
 
-def _word(shape: Shape) -> str:
+def _word(shape: JudgedClaim) -> str:
     mark = OUTCOMES[shape.outcome]
     return f"{mark.sign} {mark.word}"

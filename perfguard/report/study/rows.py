@@ -21,7 +21,7 @@ from perfguard.study.shapes.kernels import (
     variant_backward,
     variant_forward,
 )
-from perfguard.study.shapes.shape import Figure, Shape, ShapeOutcome
+from perfguard.study.shapes.shape import Figure, JudgedClaim, ShapeOutcome
 from perfguard.units import format_factor
 
 OUTCOMES = {
@@ -41,13 +41,13 @@ TITLES = {
 VARIANT_NAMES = {"reference": "default", "implicit": "one expression", "explicit": "explicit backward"}
 
 
-def said(shape: Shape) -> str:
+def said(shape: JudgedClaim) -> str:
     """A shape in one line, without its mark."""
     claim = describe(shape.claim)
     return f"{claim}. {describe_all(shape.reasons)}" if shape.reasons else claim
 
 
-def counted(shapes: Sequence[Shape]) -> str:
+def counted(shapes: Sequence[JudgedClaim]) -> str:
     """`12 hold, 2 do not hold, 1 open, 9 not measured`."""
     counts = {outcome: sum(shape.outcome is outcome for shape in shapes) for outcome in ShapeOutcome}
     words = ("hold", "do not hold", "open", "not measured")
@@ -157,18 +157,18 @@ def _bar(evidence: StudyEvidence, variant: str, dtype: str, *, is_forward: bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseRow:
+class CaseStudyRow:
     """A row of the table of case studies."""
 
     what: str
     bar: BarRow
-    shape: Shape
+    shape: JudgedClaim
 
 
-def case_rows(evidence: StudyEvidence, paper: Paper) -> list[CaseRow]:
+def case_rows(evidence: StudyEvidence, paper: Paper) -> list[CaseStudyRow]:
     """Every case study of the paper, in its order."""
     return [
-        CaseRow(
+        CaseStudyRow(
             what=case.what,
             bar=BarRow(name=case.name, paper=case.gain, here=gain_of(case.name, evidence)),
             shape=case_shape(case, evidence),

@@ -246,7 +246,7 @@ def remove_worktree(repository: Path, destination: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class CommitRange:
     """Where to look."""
 
     good: str  # Revision that is fast
@@ -260,7 +260,7 @@ class GitBisect:
     """A bisection that git drives."""
 
     worktree: Path  # Where its state lives
-    span: Span  # Paths are relative to the worktree
+    span: CommitRange  # Paths are relative to the worktree
     good: Commit
     bad: Commit
 
@@ -280,7 +280,7 @@ class GitBisect:
 
 
 @contextmanager
-def started_bisect(project: Path, span: Span) -> Iterator[GitBisect]:
+def started_bisect(project: Path, span: CommitRange) -> Iterator[GitBisect]:
     """A bisection, gone with all its state at the end.
 
     Raises:
@@ -306,7 +306,7 @@ def started_bisect(project: Path, span: Span) -> Iterator[GitBisect]:
             remove_worktree(repository, worktree)
 
 
-def _require_ancestor(repository: Path, good: Commit, bad: Commit, span: Span) -> None:
+def _require_ancestor(repository: Path, good: Commit, bad: Commit, span: CommitRange) -> None:
     if good.id == bad.id:
         raise UsageError(f"--good {span.good} and --bad {span.bad} are the same commit ({good.short_id}); name two")
     if is_ancestor(repository, good.id, bad.id):

@@ -41,7 +41,7 @@ class ArmReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration(WorkerContext):
+class ArmCalibration(WorkerContext):
     """What calibrating an arm needs."""
 
     needs_torch: bool  # Whether workers import torch at `hello`
@@ -49,7 +49,12 @@ class Calibration(WorkerContext):
 
 
 def calibrate_arm(
-    arm: Arm, cases: Sequence[Case], calibration: Calibration, *, roots: tuple[str, ...], foreign_roots: tuple[str, ...]
+    arm: Arm,
+    cases: Sequence[Case],
+    calibration: ArmCalibration,
+    *,
+    roots: tuple[str, ...],
+    foreign_roots: tuple[str, ...],
 ) -> ArmReport:
     """Start an arm, set every case up twice, time it with pyperf's own calibration, and attest what was imported.
 
@@ -79,7 +84,7 @@ def calibrate_arm(
     raise MeasurementError(f"the {arm.value} worker died {_MAX_RESTARTS} times while its cases were set up")
 
 
-def _start(arm: Arm, calibration: Calibration, report: ArmReport) -> ArmWorker:
+def _start(arm: Arm, calibration: ArmCalibration, report: ArmReport) -> ArmWorker:
     block = plan_block(1, index=0, seed=calibration.settings.seed)
     worker = ArmWorker(arm, calibration.starter.start(arm, block, None), calibration.settings)
     job = {"import_torch": calibration.needs_torch, "collect_software": True, "metadata": {}}
@@ -97,7 +102,7 @@ def _start(arm: Arm, calibration: Calibration, report: ArmReport) -> ArmWorker:
 
 
 def _calibrate_cases(
-    arm: Arm, cases: Sequence[Case], worker: ArmWorker, calibration: Calibration, report: ArmReport
+    arm: Arm, cases: Sequence[Case], worker: ArmWorker, calibration: ArmCalibration, report: ArmReport
 ) -> None:
     for case in cases:
         if calibration.should_stop():

@@ -24,11 +24,12 @@ from perfguard.runner.process.launcher import confinement_version
 
 START_SCRIPT = "start.py"  # At the bundle's root: starts a module of the bundle, given by name
 _MODULES = ("__init__.py", "errors.py", "units.py")
-_PACKAGES = ("records", "worker", "benchmarks", "kernels", "hetero")
+_PACKAGES = ("records", "worker", "benchmarks", "kernels", "hetero", "tasks")
 _UNDER_TEST = (
     "benchmarks",
     "kernels",
     "hetero",
+    "tasks",
 )  # Packages that come from the tree where it is a checkout of perfguard
 _OLDER_FOLDERS = {"kernels": "ops", "models": "networks"}  # Of `benchmarks`, by their names before 0.2
 _OLDER_PACKAGES = ("ops", "steps")  # Modules of `benchmarks` that were packages of modules before 0.2

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from perfguard.records.facts import Fact
-from perfguard.records.training import Ending, Pace, Utilisation
+from perfguard.records.training import Ending, GroupPace, Utilisation
 
 EVIDENCE_SCHEMA = 1
 ALGORITHMS = ("pytorch", "cpu", "large", "hogbatch", "adaptive")
@@ -47,7 +47,7 @@ class TrainedRun:
     busy: Mapping[str, float]  # By group: part of the time
     utilisation: Utilisation
     schedule: tuple[tuple[float, str, int], ...]  # Changes of batches
-    paces: Mapping[str, Pace]
+    paces: Mapping[str, GroupPace]
     simulated_shares: Mapping[str, float]  # By group, from the simulator with these paces
     simulated_epoch_s: float
     devices: Mapping[str, str]  # By group

@@ -19,7 +19,7 @@ from perfguard.study.shapes.kernels import (
 from perfguard.study.shapes.shape import (
     TOTAL_GAIN,
     Figure,
-    Shape,
+    JudgedClaim,
     ShapeOutcome,
     beyond,
     decided,
@@ -34,34 +34,38 @@ _WHY_NOT = {"overall": fact("study.small_images")}
 _LEAST = {"overall": TOTAL_GAIN}  # How many times as fast a case study is to be, where faster is not enough
 
 
-def case_shape(case: PaperCase, evidence: StudyEvidence) -> Shape:
+def case_shape(case: PaperCase, evidence: StudyEvidence) -> JudgedClaim:
     """Whether a case study's optimization is faster here; that of all together, at least twice as fast."""
     if case.name in _OF_OTHER_PARTS:
         return _OF_OTHER_PARTS[case.name](case, evidence)
     claim = _gain_claim(case, gain_of(case.name, evidence))
     if case.name in _NEEDS:
         reasons = (_NEEDS[case.name],)
-        return Shape(figure=Figure.CASES, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=reasons)
+        return JudgedClaim(figure=Figure.CASES, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=reasons)
     found = evidence.toggle(case.name)
     if found is None:
         return missing(Figure.CASES, claim, evidence, f"cases-{case.name}")
     return _toggled(found, claim, evidence)
 
 
-def _toggled(found: ToggleCompared, claim: Fact, evidence: StudyEvidence) -> Shape:
+def _toggled(found: ToggleCompared, claim: Fact, evidence: StudyEvidence) -> JudgedClaim:
     if found.is_different:
         reason = fact("study.different_results", name=found.name)
-        return Shape(figure=Figure.CASES, outcome=ShapeOutcome.FAILS, claim=claim, reasons=(reason,))
+        return JudgedClaim(figure=Figure.CASES, outcome=ShapeOutcome.FAILS, claim=claim, reasons=(reason,))
     gain = gain_of(found.name, evidence)
     if gain is None:
-        return Shape(figure=Figure.CASES, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=found.reasons)
+        return JudgedClaim(figure=Figure.CASES, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=found.reasons)
     if found.name == "loss":
-        return Shape(figure=Figure.CASES, outcome=ShapeOutcome.OPEN, claim=claim, reasons=(fact("study.loss_kept"),))
+        return JudgedClaim(
+            figure=Figure.CASES, outcome=ShapeOutcome.OPEN, claim=claim, reasons=(fact("study.loss_kept"),)
+        )
     outcome = beyond(gain, _LEAST.get(found.name, 1.0))
     fails = outcome is not ShapeOutcome.HOLDS
     without_bf16 = "bf16" in found.candidate and not evidence.machine.has_bf16
     why = fact("study.no_bf16") if without_bf16 else _WHY_NOT.get(found.name)
-    return Shape(figure=Figure.CASES, outcome=outcome, claim=claim, reasons=(why,) if fails and why is not None else ())
+    return JudgedClaim(
+        figure=Figure.CASES, outcome=outcome, claim=claim, reasons=(why,) if fails and why is not None else ()
+    )
 
 
 def _gain_claim(case: PaperCase, gain: Estimate | None) -> Fact:
@@ -70,7 +74,7 @@ def _gain_claim(case: PaperCase, gain: Estimate | None) -> Fact:
     return fact("study.gain", {**known, **factors_or_none(gain)})
 
 
-def _dataset(_: PaperCase, evidence: StudyEvidence) -> Shape:
+def _dataset(_: PaperCase, evidence: StudyEvidence) -> JudgedClaim:
     """A third of backward is spent in the loss with many classes."""
     found = evidence.classes
     share = found.loss_backward_share if found is not None else None
@@ -79,14 +83,14 @@ def _dataset(_: PaperCase, evidence: StudyEvidence) -> Shape:
         return missing(Figure.CASES, claim, evidence, "phases-classes")
     holds = share >= 1 / 3
     why = () if holds else (fact("study.faster_focal_loss"),)
-    return Shape(figure=Figure.CASES, outcome=decided(holds), claim=claim, reasons=why)
+    return JudgedClaim(figure=Figure.CASES, outcome=decided(holds), claim=claim, reasons=why)
 
 
-def _focal(case: PaperCase, evidence: StudyEvidence) -> Shape:
+def _focal(case: PaperCase, evidence: StudyEvidence) -> JudgedClaim:
     ratio = gain_of(case.name, evidence)
     claim = _gain_claim(case, ratio)
     found = timed(claim, ratio, 1.0, evidence, "kernels-explicit", why=PASSES_OVER_MEMORY)
-    return Shape(figure=Figure.CASES, outcome=found.outcome, claim=claim, reasons=found.reasons)
+    return JudgedClaim(figure=Figure.CASES, outcome=found.outcome, claim=claim, reasons=found.reasons)
 
 
 def gain_of(name: str, evidence: StudyEvidence) -> Estimate | None:
@@ -99,7 +103,10 @@ def gain_of(name: str, evidence: StudyEvidence) -> Estimate | None:
     return inverse(found.effect)
 
 
-_OF_OTHER_PARTS: Mapping[str, Callable[[PaperCase, StudyEvidence], Shape]] = {"dataset": _dataset, "focal": _focal}
+_OF_OTHER_PARTS: Mapping[str, Callable[[PaperCase, StudyEvidence], JudgedClaim]] = {
+    "dataset": _dataset,
+    "focal": _focal,
+}
 """Case studies whose evidence is that of a figure."""
 
 

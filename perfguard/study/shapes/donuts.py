@@ -8,7 +8,7 @@ from perfguard.profile.op_times.breakdown import MKL_GEMM
 from perfguard.records.facts import Fact, Value, fact
 from perfguard.study.evidence import ModelDonut, StudyEvidence
 from perfguard.study.paper import Paper
-from perfguard.study.shapes.shape import Figure, Shape, ShapeOutcome, decided, missing
+from perfguard.study.shapes.shape import Figure, JudgedClaim, ShapeOutcome, decided, missing
 
 PRODUCTS_SHARE = 0.8  # The paper's Transformer: "mostly inner product and matmul", 90 % of its donut
 _PRODUCTS = ("inner_product", "matmul", MKL_GEMM)
@@ -16,7 +16,7 @@ _NORMS = ("norm", "batch_normalization")  # Torch's own batch norm, and oneDNN's
 _CONVOLUTION = "convolution"
 
 
-def donut_shapes(evidence: StudyEvidence, paper: Paper) -> tuple[Shape, ...]:
+def donut_shapes(evidence: StudyEvidence, paper: Paper) -> tuple[JudgedClaim, ...]:
     """Backward exceeds forward, one kind of work dominates, and frozen batch norm has no kernel."""
     return (
         _backward_exceeds(evidence, paper, "resnet18", (_CONVOLUTION,)),
@@ -28,7 +28,7 @@ def donut_shapes(evidence: StudyEvidence, paper: Paper) -> tuple[Shape, ...]:
     )
 
 
-def _backward_exceeds(evidence: StudyEvidence, paper: Paper, model: str, names: tuple[str, ...]) -> Shape:
+def _backward_exceeds(evidence: StudyEvidence, paper: Paper, model: str, names: tuple[str, ...]) -> JudgedClaim:
     """Libraries work longer in backward than in forward, in calls of these names (all, without one)."""
     donut, published = evidence.donut(model), paper.donut(model)
     paper_names = names or ("rnn",)
@@ -44,7 +44,7 @@ def _backward_exceeds(evidence: StudyEvidence, paper: Paper, model: str, names: 
     backward = donut.share(*names, direction="BWD") + donut.share(*names, direction="backward")
     forward = donut.share(*names, direction="FWD") + donut.share(*names, direction="forward")
     claim = fact("study.backward_exceeds_forward", {**values, "backward_share": backward, "forward_share": forward})
-    return Shape(
+    return JudgedClaim(
         figure=Figure.DONUTS,
         outcome=decided(backward > forward),
         claim=claim,
@@ -52,11 +52,13 @@ def _backward_exceeds(evidence: StudyEvidence, paper: Paper, model: str, names: 
     )
 
 
-def _without_calls(figure: Figure, claim: Fact, evidence: StudyEvidence, donut: ModelDonut | None, model: str) -> Shape:
+def _without_calls(
+    figure: Figure, claim: Fact, evidence: StudyEvidence, donut: ModelDonut | None, model: str
+) -> JudgedClaim:
     if donut is None:
         return missing(figure, claim, evidence, f"donuts-{model}")
     reason = fact("study.no_library_calls", model=model)
-    return Shape(figure=figure, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=(reason,))
+    return JudgedClaim(figure=figure, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=(reason,))
 
 
 def _gemm_reason(donut: ModelDonut, names: tuple[str, ...]) -> tuple[Fact, ...]:
@@ -66,7 +68,7 @@ def _gemm_reason(donut: ModelDonut, names: tuple[str, ...]) -> tuple[Fact, ...]:
     return (fact("study.products_in_mkl", gemm_share=share),) if share > smallest else ()
 
 
-def _recurrent(evidence: StudyEvidence, paper: Paper) -> Shape:
+def _recurrent(evidence: StudyEvidence, paper: Paper) -> JudgedClaim:
     """The LSTM is oneDNN's `rnn` primitive, above all."""
     donut, published = evidence.donut("lstm"), paper.donut("lstm").share("rnn")
     share = donut.share("rnn") if donut is not None else None
@@ -76,10 +78,10 @@ def _recurrent(evidence: StudyEvidence, paper: Paper) -> Shape:
     holds = share is not None and share > 0.5
     gemm = donut.share(MKL_GEMM)
     reason = fact("study.decoder_products", gemm_share=gemm) if share else fact("study.native_lstm", gemm_share=gemm)
-    return Shape(figure=Figure.DONUTS, outcome=decided(holds), claim=claim, reasons=() if holds else (reason,))
+    return JudgedClaim(figure=Figure.DONUTS, outcome=decided(holds), claim=claim, reasons=() if holds else (reason,))
 
 
-def _products(evidence: StudyEvidence, paper: Paper) -> Shape:
+def _products(evidence: StudyEvidence, paper: Paper) -> JudgedClaim:
     """The Transformer is matrix products, above all."""
     donut = evidence.donut("transformer")
     share = donut.share(*_PRODUCTS) if donut is not None and donut.slices else None
@@ -91,7 +93,7 @@ def _products(evidence: StudyEvidence, paper: Paper) -> Shape:
     )
     if donut is None or share is None:
         return _without_calls(Figure.DONUTS, claim, evidence, donut, "transformer")
-    return Shape(
+    return JudgedClaim(
         figure=Figure.DONUTS,
         outcome=decided(share >= PRODUCTS_SHARE),
         claim=claim,
@@ -99,7 +101,7 @@ def _products(evidence: StudyEvidence, paper: Paper) -> Shape:
     )
 
 
-def _no_norm(evidence: StudyEvidence) -> Shape:
+def _no_norm(evidence: StudyEvidence) -> JudgedClaim:
     """RetinaNet's step has no batch-norm kernel, because its batch norms are frozen; that of ResNet-18 has."""
     donut, other = evidence.donut("retinanet"), evidence.donut("resnet18")
     share = norm_share(donut) if donut is not None else None
@@ -107,7 +109,7 @@ def _no_norm(evidence: StudyEvidence) -> Shape:
     claim = fact("study.no_batch_norm", values)
     if share is None:
         return missing(Figure.DONUTS, claim, evidence, "donuts-retinanet")
-    return Shape(figure=Figure.DONUTS, outcome=decided(share == 0), claim=claim)
+    return JudgedClaim(figure=Figure.DONUTS, outcome=decided(share == 0), claim=claim)
 
 
 def norm_share(donut: ModelDonut) -> float:

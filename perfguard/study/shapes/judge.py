@@ -9,10 +9,10 @@ from perfguard.study.shapes.donuts import donut_shapes
 from perfguard.study.shapes.kernels import kernel_shapes
 from perfguard.study.shapes.phases import phase_shapes
 from perfguard.study.shapes.scaling import convergence_shape, ranks_shape
-from perfguard.study.shapes.shape import Shape
+from perfguard.study.shapes.shape import JudgedClaim
 
 
-def shapes_of(evidence: StudyEvidence, paper: Paper) -> tuple[Shape, ...]:
+def shapes_of(evidence: StudyEvidence, paper: Paper) -> tuple[JudgedClaim, ...]:
     """Every claim of the study, by figure in the order of the report."""
     return (
         *donut_shapes(evidence, paper),

@@ -11,7 +11,7 @@ from perfguard.stats.paired import estimate_paired
 from perfguard.study.evidence import DTYPES, KernelBlock, KernelPair, StudyEvidence
 from perfguard.study.measured import LEVEL
 from perfguard.study.paper import Paper
-from perfguard.study.shapes.shape import TOTAL_GAIN, Figure, Shape, ShapeOutcome, beyond, factors_or_none, missing
+from perfguard.study.shapes.shape import TOTAL_GAIN, Figure, JudgedClaim, ShapeOutcome, beyond, factors_or_none, missing
 
 HALF = math.sqrt(2.0)
 """From here on a factor is nearer to 2 than to 1 on the log scale: what "almost half the time" asks for."""
@@ -65,10 +65,10 @@ def blocks_of(pair: KernelPair | None, dtype: str) -> list[KernelBlock]:
     return [block for block in pair.blocks if block.dtype == dtype] if pair is not None else []
 
 
-def kernel_shapes(evidence: StudyEvidence, paper: Paper) -> tuple[Shape, ...]:
+def kernel_shapes(evidence: StudyEvidence, paper: Paper) -> tuple[JudgedClaim, ...]:
     """An explicit backward halves the time, an implicit one is slower than the default, BF16 takes about half."""
     explicit, implicit = evidence.kernel("explicit"), evidence.kernel("implicit")
-    shapes: list[Shape] = []
+    shapes: list[JudgedClaim] = []
     for dtype in DTYPES:
         of_default, of_explicit = paper.kernel("reference").times(dtype), paper.kernel("explicit").times(dtype)
         of_implicit = paper.kernel("implicit").times(dtype)
@@ -84,7 +84,7 @@ def kernel_shapes(evidence: StudyEvidence, paper: Paper) -> tuple[Shape, ...]:
     return tuple(shapes)
 
 
-def _halved(pair: KernelPair | None, evidence: StudyEvidence, paper: Paper) -> Shape:
+def _halved(pair: KernelPair | None, evidence: StudyEvidence, paper: Paper) -> JudgedClaim:
     """The default in BF16 takes about half of its float32 time, where the CPU has BF16."""
     of_default = paper.kernel("reference")
     known: dict[str, Value] = {"paper_factor": of_default.fp32.total / of_default.bf16.total}
@@ -99,20 +99,20 @@ def _halved(pair: KernelPair | None, evidence: StudyEvidence, paper: Paper) -> S
     found = timed(claim, ratio, HALF, evidence, "kernels-explicit")
     if found.outcome in (ShapeOutcome.FAILS, ShapeOutcome.OPEN):
         why = fact("study.bf16_element_wise") if evidence.machine.has_bf16 else fact("study.no_bf16")
-        return Shape(figure=found.figure, outcome=found.outcome, claim=claim, reasons=(why,))
+        return JudgedClaim(figure=found.figure, outcome=found.outcome, claim=claim, reasons=(why,))
     return found
 
 
 def timed(
     claim: Fact, ratio: Estimate | None, limit: float, evidence: StudyEvidence, item: str, *, why: Fact | None = None
-) -> Shape:
+) -> JudgedClaim:
     """A claim that a ratio of kernel times lies beyond a limit, and why if it does not."""
     if ratio is not None:
         outcome = beyond(ratio, limit)
         reasons = (why,) if why is not None and outcome is ShapeOutcome.FAILS else ()
-        return Shape(figure=Figure.KERNELS, outcome=outcome, claim=claim, reasons=reasons)
+        return JudgedClaim(figure=Figure.KERNELS, outcome=outcome, claim=claim, reasons=reasons)
     variant = item.partition("-")[2]
     if any(kernel.variant == variant and kernel.is_different for kernel in evidence.kernels):
         reason = fact("study.different_results", name=variant)
-        return Shape(figure=Figure.KERNELS, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=(reason,))
+        return JudgedClaim(figure=Figure.KERNELS, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=(reason,))
     return missing(Figure.KERNELS, claim, evidence, item)

@@ -7,10 +7,10 @@ import math
 from perfguard.records.facts import Value, fact
 from perfguard.study.evidence import StudyEvidence
 from perfguard.study.paper import Paper
-from perfguard.study.shapes.shape import Figure, Shape, ShapeOutcome, apart, beyond, factors, missing
+from perfguard.study.shapes.shape import Figure, JudgedClaim, ShapeOutcome, apart, beyond, factors, missing
 
 
-def phase_shapes(evidence: StudyEvidence, paper: Paper) -> tuple[Shape, ...]:
+def phase_shapes(evidence: StudyEvidence, paper: Paper) -> tuple[JudgedClaim, ...]:
     """The loss grows faster than the number of classes, and more than every other phase."""
     found = evidence.classes
     known: dict[str, Value] = {"paper_factor": paper.phases["loss"]}
@@ -26,13 +26,13 @@ def phase_shapes(evidence: StudyEvidence, paper: Paper) -> tuple[Shape, ...]:
     values = {"factor": math.exp(loss.log_ratio), "phase_factor": math.exp(next_ratio.log_ratio)}
     outcome = beyond(loss, classes)
     return (
-        Shape(
+        JudgedClaim(
             figure=Figure.PHASES,
             outcome=outcome,
             claim=grows,
             reasons=(fact("study.loss_per_logit"),) if outcome is ShapeOutcome.FAILS else (),
         ),
-        Shape(
+        JudgedClaim(
             figure=Figure.PHASES,
             outcome=apart(loss, next_ratio),
             claim=fact("study.loss_grows_most", values, phase=next_phase),

@@ -12,10 +12,10 @@ from scipy import special
 from perfguard.records.facts import fact
 from perfguard.study.evidence import RankCell, StudyEvidence
 from perfguard.study.paper import Convergence
-from perfguard.study.shapes.shape import Figure, Shape, ShapeOutcome, decided
+from perfguard.study.shapes.shape import Figure, JudgedClaim, ShapeOutcome, decided
 
 
-def ranks_shape(cells: Sequence[RankCell], evidence: StudyEvidence) -> Shape:
+def ranks_shape(cells: Sequence[RankCell], evidence: StudyEvidence) -> JudgedClaim:
     """With equally many cores, more ranks of fewer threads are faster: for every two neighbouring cells."""
     by_cores: dict[int, list[RankCell]] = {}
     for cell in cells:
@@ -27,11 +27,11 @@ def ranks_shape(cells: Sequence[RankCell], evidence: StudyEvidence) -> Shape:
     claim = fact("study.ranks_win", pairs=len(pairs) or None, won=won)
     if not pairs:
         reason = fact("study.needs_ranks", cpus=len(evidence.machine.cpus))
-        return Shape(figure=Figure.RANKS, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=(reason,))
+        return JudgedClaim(figure=Figure.RANKS, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=(reason,))
     has_loss = any(high < 0 for _, high in gains)
     outcome = decided(not has_loss) if has_loss or won == len(pairs) else ShapeOutcome.OPEN
     why = (fact("study.few_cpus", cpus=max(by_cores)),) if outcome is ShapeOutcome.FAILS else ()
-    return Shape(figure=Figure.RANKS, outcome=outcome, claim=claim, reasons=why)
+    return JudgedClaim(figure=Figure.RANKS, outcome=outcome, claim=claim, reasons=why)
 
 
 def _gain(fewer: RankCell, more: RankCell) -> tuple[float, float]:
@@ -51,7 +51,7 @@ def _gain(fewer: RankCell, more: RankCell) -> tuple[float, float]:
     return gain - half, gain + half
 
 
-def convergence_shape(points: Convergence) -> Shape:
+def convergence_shape(points: Convergence) -> JudgedClaim:
     """A larger batch needs more epochs: the fitted line rises, and the largest batch needs the most."""
     slope, _ = fitted(points)
     largest = points.ratio[-1]
@@ -62,7 +62,9 @@ def convergence_shape(points: Convergence) -> Shape:
         factor=largest,
         slope=slope,
     )
-    return Shape(figure=Figure.CONVERGENCE, outcome=decided(slope > 0 and largest == max(points.ratio)), claim=claim)
+    return JudgedClaim(
+        figure=Figure.CONVERGENCE, outcome=decided(slope > 0 and largest == max(points.ratio)), claim=claim
+    )
 
 
 def fitted(points: Convergence) -> tuple[float, float]:

@@ -34,7 +34,7 @@ class Figure(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class JudgedClaim:
     """One claim, judged."""
 
     figure: Figure
@@ -43,10 +43,10 @@ class Shape:
     reasons: tuple[Fact, ...] = ()  # Why it does not hold or was not measured, as far as the evidence says
 
 
-def missing(figure: Figure, claim: Fact, evidence: StudyEvidence, item: str) -> Shape:
+def missing(figure: Figure, claim: Fact, evidence: StudyEvidence, item: str) -> JudgedClaim:
     """A claim whose item was not measured, with the reason."""
     reason = evidence.problems.get(item) or fact("study.part_not_asked", item=item)
-    return Shape(figure=figure, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=(reason,))
+    return JudgedClaim(figure=figure, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=(reason,))
 
 
 def decided(holds: bool) -> ShapeOutcome:  # noqa: FBT001 - a value

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from perfguard.tasks.child.models import Arrays
+from perfguard.tasks.child.postprocessing import Arrays
 from perfguard.tasks.loadgen_logs import LoggedAnswer
 
 

@@ -10,23 +10,24 @@ import numpy.typing as npt
 
 Boxes = npt.NDArray[np.float32]
 
-GRIDS = (19, 10, 5, 3, 2, 1)
-"""Cells a side of the feature maps of SSD-MobileNetV2 at 300²."""
+_GRIDS = {1917: (19, 10, 5, 3, 2, 1), 2034: (20, 10, 5, 3, 2, 1)}
+"""Cells a side of the feature maps, by how many anchors that makes: of SSD at 300² and at 320²."""
 MOST_BOXES = 20  # Of an image
 _LEAST_SCORE, _MOST_OVERLAP, _CANDIDATES = 0.1, 0.6, 200
 _CODER = np.array([10.0, 10.0, 5.0, 5.0], np.float32)
 
 
 @lru_cache(maxsize=1)
-def ssd_anchors() -> Boxes:
-    """Centres and sizes, `(1917, 4)`: y, x, height, width, as shares of the image.
+def ssd_anchors(count: int) -> Boxes:
+    """Centres and sizes, `(count, 4)`: y, x, height, width, as shares of the image; 1,917 or 2,034 of them.
 
     Source: TensorFlow's object detection API, SSD anchor generator: scales 0.2 to 0.95, aspect ratios 1, 2, 1/2, 3, 1/3
     and one between two scales; three boxes a cell on the finest map.
     """
-    scales = [0.2 + (0.95 - 0.2) * index / (len(GRIDS) - 1) for index in range(len(GRIDS))] + [1.0]
+    grids = _GRIDS[count]
+    scales = [0.2 + (0.95 - 0.2) * index / (len(grids) - 1) for index in range(len(grids))] + [1.0]
     rows = []
-    for index, grid in enumerate(GRIDS):
+    for index, grid in enumerate(grids):
         sizes = [(scales[index], ratio) for ratio in (1.0, 2.0, 0.5, 3.0, 0.3333)]
         sizes.append((math.sqrt(scales[index] * scales[index + 1]), 1.0))
         if index == 0:
@@ -41,7 +42,7 @@ def ssd_anchors() -> Boxes:
 
 
 def detections(encodings: Boxes, logits: Boxes) -> Boxes:
-    """Outputs for a batch, `(batch, 1917, 4)` and `(batch, 1917, classes)`, to boxes `(batch, 20, 6)`.
+    """Outputs for a batch, `(batch, anchors, 4)` and `(batch, anchors, classes)`, to boxes `(batch, 20, 6)`.
 
     A box is top, left, bottom, right as shares of the image, class and score; class 0 is the background. Rows without
     a box have a score of 0.
@@ -55,7 +56,7 @@ def _of_image(encodings: Boxes, logits: Boxes) -> Boxes:
     classes, best = scores.argmax(axis=1), scores.max(axis=1)
     chosen = np.argsort(-best, kind="stable")[:_CANDIDATES]
     chosen = chosen[best[chosen] >= _LEAST_SCORE]
-    boxes = _decoded(encodings[chosen], ssd_anchors()[chosen])
+    boxes = _decoded(encodings[chosen], ssd_anchors(len(encodings))[chosen])
     kept: list[int] = []
     for index in range(len(chosen)):
         rivals = [other for other in kept if classes[chosen[other]] == classes[chosen[index]]]

@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 from perfguard.errors import UsageError
+from perfguard.tasks.child.networks.layers import same_padding
 
 _TYPES = {0: np.float32, 1: np.float16, 2: np.int32}
 _SAME = 0
@@ -63,12 +64,11 @@ class Padded(nn.Module):
 
     def _padding(self, height: int, width: int) -> tuple[int, int, int, int]:
         """Left, right, top, bottom."""
-        sides = []
+        sides: list[int] = []
         for size, kernel, stride in zip(
             (width, height), self.convolution.kernel_size[::-1], self.convolution.stride[::-1], strict=True
         ):
-            missing = max((-(-size // stride) - 1) * stride + kernel - size, 0)
-            sides += [missing // 2, missing - missing // 2]
+            sides += same_padding(size, kernel, stride)
         return sides[0], sides[1], sides[2], sides[3]
 
 

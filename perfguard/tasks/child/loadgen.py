@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import mlperf_loadgen as lg
-import numpy as np
-import numpy.typing as npt
 
 from perfguard.records.tasks import ComplianceTest, Mode, Scenario, TaskJob
 from perfguard.tasks.child.answers import encoded
-from perfguard.tasks.child.models import Arrays
+from perfguard.tasks.child.examples import Inputs
+from perfguard.tasks.child.postprocessing import Arrays
 from perfguard.tasks.scores import PERCENTILE
 
 _SCENARIOS = {
@@ -43,8 +42,8 @@ class Stamps:
 class System:
     """What answers."""
 
-    run: Callable[[npt.NDArray[np.float32]], Arrays]
-    inputs: npt.NDArray[np.float32]  # All examples
+    run: Callable[[Inputs], Arrays]
+    inputs: Inputs  # All examples
     batch: int  # Examples at a time, where several come at once
     progress: Callable[[int], None]  # Hears about once a second how many were answered
     failed: Callable[[BaseException], NoReturn]  # Ends the process: LoadGen takes no exception

@@ -1,6 +1,7 @@
 """The process that measures a task in one mode: a job on stdin, what came of it on stdout, one JSON line each.
 
-Lines are `{"kind": …, "value": …}`: `loaded`, `progress`, `speed` or `quality`, and `refused` or `error` with a reason.
+Lines are `{"kind": …, "value": …}`: `loaded`, `progress`, then `speed`, `quality` or `training`; else `refused` or
+`error` with a reason.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from perfguard.codec import to_builtins
 from perfguard.errors import ConfigError, PerfguardError
 from perfguard.records.tasks import (
+    Hardware,
     MeasuredQuality,
     MeasuredSpeed,
     Mode,
@@ -46,9 +47,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perfguard.tasks.child.backends import Loaded
-    from perfguard.tasks.child.examples import TaskExamples
+    from perfguard.tasks.child.examples import Inputs, TaskExamples
     from perfguard.tasks.child.loadgen import Stamps
-    from perfguard.tasks.child.models import Arrays, Model
+    from perfguard.tasks.child.models import Model
+    from perfguard.tasks.child.postprocessing import Arrays
+    from perfguard.tasks.child.quality import Truth
 
 _COMPARED = 32  # Examples whose outputs are compared with PyTorch's
 _BATCH = 16  # Examples at a time in the offline scenario
@@ -78,7 +81,10 @@ def _work(job: TaskJob, out: TextIO) -> None:
         tell("refused", f"tasks need torch ({error}); install perfguard[tasks]")
         return
     try:
-        _measure(job, tell, fail)
+        if job.scenario is Scenario.TRAINING:
+            _train(job, tell)
+        else:
+            _measure(job, tell, fail)
     except RefusedError as error:
         tell("refused", str(error))
     except (PerfguardError, ImportError) as error:
@@ -95,10 +101,10 @@ class _Ready:
     reference: Arrays  # Its answers to the first examples
     loaded: Loaded
 
-    def answering(self, loaded: Loaded) -> Callable[[npt.NDArray[np.float32]], Arrays]:
+    def answering(self, loaded: Loaded) -> Callable[[Inputs], Arrays]:
         """What gives answers: the model, and what makes answers of its outputs."""
         finish = self.model.postprocess
-        return loaded.run if finish is None else lambda batch: finish(loaded.run(batch))
+        return loaded.run if finish is None else lambda batch: finish(loaded.run(batch), batch)
 
 
 def _measure(job: TaskJob, tell: Any, fail: Any) -> None:
@@ -119,15 +125,23 @@ def _measure(job: TaskJob, tell: Any, fail: Any) -> None:
         tell("quality", _quality(job, ready))
 
 
+def _train(job: TaskJob, tell: Any) -> None:
+    from perfguard.tasks.child.examples import load_examples
+    from perfguard.tasks.child.training import measure_training
+
+    examples = load_examples(job.task.data, job.part, Path(job.data_folder))
+    tell("training", measure_training(job, examples, tell))
+
+
 def _load(job: TaskJob, tell: Any) -> _Ready:
     from perfguard.tasks.child.answers import encoded
-    from perfguard.tasks.child.backends import LoadRequest, Stages, backend_named, eager
+    from perfguard.tasks.child.backends import LoadRequest, RefusedError, Stages, backend_named, eager
     from perfguard.tasks.child.code import code_sha256
     from perfguard.tasks.child.examples import load_examples
     from perfguard.tasks.child.models import load_model
 
     cache = Path(job.cache)
-    examples = load_examples(job.task.data, job.part)
+    examples = load_examples(job.task.data, job.part, Path(job.data_folder))
     model = load_model(job.task.model, examples, data_folder=Path(job.data_folder), cache=cache)
     first = examples.evaluation.inputs[:_COMPARED]
     order = LoadRequest(
@@ -139,11 +153,15 @@ def _load(job: TaskJob, tell: Any) -> _Ready:
         cache=cache,
         stages=Stages(),
     )
-    plain = eager.load(replace(order, precision=ModelPrecision.FP32))
+    if job.cell.precision is ModelPrecision.INT8 and not len(examples.calibration.inputs):
+        raise RefusedError(f"the data {job.task.data.source} has no examples to calibrate INT8 with")
+    if job.cell.hardware is Hardware.CUDA:
+        order = replace(order, device=_accelerator(job.cell.backend))
+    plain = eager.load(replace(order, precision=ModelPrecision.FP32, device="cpu"))
     reference = plain.run(first)
     loaded = backend_named(job.cell.backend)(order)
     answers = _each(loaded.run, first)
-    first_answers = answers if model.postprocess is None else model.postprocess(answers)
+    first_answers = answers if model.postprocess is None else model.postprocess(answers, first)
     np.save(Path(job.logs) / FIRST_ANSWERS, np.stack(encoded(first_answers)))
     tell(
         "loaded",
@@ -165,9 +183,21 @@ def _load(job: TaskJob, tell: Any) -> _Ready:
         model=model,
         examples=examples,
         plain=plain,
-        reference=reference if finish is None else finish(reference),
+        reference=reference if finish is None else finish(reference, first),
         loaded=loaded,
     )
+
+
+def _accelerator(backend: str) -> str:
+    import torch
+
+    from perfguard.tasks.child.backends import RefusedError
+
+    if backend not in ("eager", "compile"):
+        raise RefusedError(f"{backend} runs on CPUs alone here; choose eager or compile")
+    if not torch.cuda.is_available():
+        raise RefusedError("torch sees no accelerator")
+    return "cuda"
 
 
 def _warmed_up(ready: _Ready, warmups: int, batch: int) -> float:
@@ -181,7 +211,7 @@ def _warmed_up(ready: _Ready, warmups: int, batch: int) -> float:
     return fastest_s
 
 
-def _each(run: Callable[[npt.NDArray[np.float32]], Arrays], inputs: npt.NDArray[np.float32]) -> Arrays:
+def _each(run: Callable[[Inputs], Arrays], inputs: Inputs) -> Arrays:
     """Outputs for examples that come one by one, as LoadGen sends them."""
     answered = [run(inputs[index : index + 1]) for index in range(len(inputs))]
     return tuple(np.concatenate(parts) for parts in zip(*answered, strict=True))
@@ -228,7 +258,7 @@ def _quality(job: TaskJob, ready: _Ready) -> MeasuredQuality:
     if target.kind is QualityKind.LABELLED:
         if labels is None:
             raise ConfigError(f"quality: kind is {target.kind.value!r}, and {job.task.data.source} has no labels")
-        truth: npt.NDArray[np.int64] | Arrays = labels[indices]
+        truth: Truth = labels[indices]
     else:
         truth = tuple(each[indices] for each in _each(ready.answering(ready.plain), ready.examples.evaluation.inputs))
     return MeasuredQuality(

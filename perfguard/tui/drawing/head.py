@@ -174,7 +174,7 @@ def _verdict(view: RunView) -> Line:
         mark = mark_of_gate(view.outcome)
         return line(" ", Span(f"{mark.sign} {mark.word}: {describe_all(view.reasons)}", mark.role))
     if not view.cases:
-        return EMPTY if view.training is not None else line(Span(" no case yet", Role.MUTED))
+        return EMPTY if view.training is not None or view.task is not None else line(Span(" no case yet", Role.MUTED))
     return (Span(" "), *tally(view.cases))
 
 

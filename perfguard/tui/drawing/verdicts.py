@@ -11,7 +11,7 @@ from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.watch.view.run_view import CaseState, CaseView, RunState
 
 
-class Mark(NamedTuple):
+class WordStyle(NamedTuple):
     """How a word is shown."""
 
     sign: str
@@ -25,38 +25,38 @@ class Mark(NamedTuple):
 
 
 _OUTCOMES = {
-    Outcome.REGRESSED.value: Mark("▲", "regressed", Role.SLOWER),
-    Outcome.FAILED.value: Mark("✗", "failed", Role.BROKEN),
-    Outcome.DIFFERENT.value: Mark("!", "different", Role.BROKEN),
-    Outcome.ALLOWED.value: Mark("△", "allowed", Role.SLOWER),
-    Outcome.INCONCLUSIVE.value: Mark("?", "inconclusive", Role.OPEN),
-    Outcome.INCOMPARABLE.value: Mark("≠", "incomparable", Role.OPEN),
-    Outcome.NO_BASELINE.value: Mark("∅", "no baseline", Role.OPEN),
-    Outcome.IMPROVED.value: Mark("▼", "faster", Role.FASTER),
-    Outcome.UNCHANGED.value: Mark("=", "unchanged", Role.SAME),
-    Outcome.SAME_CODE.value: Mark("≡", "same code", Role.SAME),
+    Outcome.REGRESSED.value: WordStyle("▲", "regressed", Role.SLOWER),
+    Outcome.FAILED.value: WordStyle("✗", "failed", Role.BROKEN),
+    Outcome.DIFFERENT.value: WordStyle("!", "different", Role.BROKEN),
+    Outcome.ALLOWED.value: WordStyle("△", "allowed", Role.SLOWER),
+    Outcome.INCONCLUSIVE.value: WordStyle("?", "inconclusive", Role.OPEN),
+    Outcome.INCOMPARABLE.value: WordStyle("≠", "incomparable", Role.OPEN),
+    Outcome.NO_BASELINE.value: WordStyle("∅", "no baseline", Role.OPEN),
+    Outcome.IMPROVED.value: WordStyle("▼", "faster", Role.FASTER),
+    Outcome.UNCHANGED.value: WordStyle("=", "unchanged", Role.SAME),
+    Outcome.SAME_CODE.value: WordStyle("≡", "same code", Role.SAME),
 }
 """What needs a look first; cases without an answer stand between the faster and the unchanged ones."""
 _GATES = {
     **_OUTCOMES,
-    GateOutcome.PASS.value: Mark("=", "pass", Role.SAME),
-    GateOutcome.HOST_UNSTABLE.value: Mark("?", "host unstable", Role.OPEN),
+    GateOutcome.PASS.value: WordStyle("=", "pass", Role.SAME),
+    GateOutcome.HOST_UNSTABLE.value: WordStyle("?", "host unstable", Role.OPEN),
 }
 _STATES = {
-    CaseState.WAITING: Mark("·", "waiting", Role.MUTED),
-    CaseState.MEASURING: Mark("●", "measuring", Role.ACCENT),
-    CaseState.OPEN: Mark("○", "open", Role.MUTED),
-    CaseState.MEASURED: Mark("·", "measured", Role.MUTED),
-    CaseState.ANSWERED: Mark("=", "answered", Role.SAME),
-    CaseState.FAILED: Mark("✗", "failed", Role.BROKEN),
+    CaseState.WAITING: WordStyle("·", "waiting", Role.MUTED),
+    CaseState.MEASURING: WordStyle("●", "measuring", Role.ACCENT),
+    CaseState.OPEN: WordStyle("○", "open", Role.MUTED),
+    CaseState.MEASURED: WordStyle("·", "measured", Role.MUTED),
+    CaseState.ANSWERED: WordStyle("=", "answered", Role.SAME),
+    CaseState.FAILED: WordStyle("✗", "failed", Role.BROKEN),
 }
 RUN_STATES = {
-    RunState.WAITING: Mark("·", "waiting", Role.MUTED),
-    RunState.PREPARING: Mark("○", "preparing", Role.ACCENT),
-    RunState.MEASURING: Mark("●", "measuring", Role.ACCENT),
-    RunState.FINISHED: Mark("=", "finished", Role.STRONG),
-    RunState.SILENT: Mark("!", "silent", Role.BROKEN),
-    RunState.GONE: Mark("!", "gone", Role.BROKEN),
+    RunState.WAITING: WordStyle("·", "waiting", Role.MUTED),
+    RunState.PREPARING: WordStyle("○", "preparing", Role.ACCENT),
+    RunState.MEASURING: WordStyle("●", "measuring", Role.ACCENT),
+    RunState.FINISHED: WordStyle("=", "finished", Role.STRONG),
+    RunState.SILENT: WordStyle("!", "silent", Role.BROKEN),
+    RunState.GONE: WordStyle("!", "gone", Role.BROKEN),
 }
 """Whether more is to be expected of a run."""
 _URGENCY = {outcome: float(place) for place, outcome in enumerate(_OUTCOMES)}
@@ -64,19 +64,21 @@ _UNANSWERED = _URGENCY[Outcome.IMPROVED.value] + 0.5
 _WORTH_A_LOOK = (Outcome.REGRESSED.value, Outcome.FAILED.value, Outcome.DIFFERENT.value)
 
 
-def mark_of(case: CaseView) -> Mark:
+def mark_of(case: CaseView) -> WordStyle:
     """What is said of a case: its outcome, or where it stands."""
     return _STATES[case.state] if case.outcome is None else mark_of_outcome(case.outcome)
 
 
-def mark_of_outcome(outcome: str | None) -> Mark:
+def mark_of_outcome(outcome: str | None) -> WordStyle:
     """What is said of a case that has its answer; without a comparison it is only measured."""
-    return _STATES[CaseState.MEASURED] if outcome is None else _OUTCOMES.get(outcome, Mark("?", outcome, Role.OPEN))
+    return (
+        _STATES[CaseState.MEASURED] if outcome is None else _OUTCOMES.get(outcome, WordStyle("?", outcome, Role.OPEN))
+    )
 
 
-def mark_of_gate(outcome: str) -> Mark:
+def mark_of_gate(outcome: str) -> WordStyle:
     """What is said of a whole run that ended."""
-    return _GATES.get(outcome, Mark("=", outcome, Role.STRONG))
+    return _GATES.get(outcome, WordStyle("=", outcome, Role.STRONG))
 
 
 def urgency(case: CaseView) -> float:
@@ -93,7 +95,7 @@ def is_worth_a_look(case: CaseView) -> bool:
 
 def tally(cases: Sequence[CaseView]) -> Line:
     """How many cases have which verdict so far: `▲ 1 regressed  = 12 unchanged  ○ 3 open`."""
-    counts: Counter[tuple[float, str, Mark]] = Counter()
+    counts: Counter[tuple[float, str, WordStyle]] = Counter()
     for case in cases:
         is_final = case.outcome is not None or case.state in (CaseState.FAILED, CaseState.MEASURED)
         mark = mark_of(case) if is_final else _STATES[CaseState.OPEN]

@@ -16,8 +16,8 @@ from textual.worker import Worker, WorkerState
 
 from perfguard.tui.drawing.head import FrameFacts, head_lines, screen_at, status_line
 from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, line, width_of, wrapped
-from perfguard.tui.keymap import KEYS, Scope
-from perfguard.tui.session import Session
+from perfguard.tui.keymap import KEYS, KeyScope
+from perfguard.tui.session import AppState
 from perfguard.tui.tables.columns import Filter, parse_filter
 from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Lines, Pane, inks_of
@@ -99,7 +99,7 @@ class KeyBar(Lines):
 
 def _importance(place: int) -> tuple[int, int]:
     key = KEYS[place]
-    is_common = key.scope in (Scope.APP, Scope.REPLAY)
+    is_common = key.scope in (KeyScope.APP, KeyScope.REPLAY)
     return _FIRST.index(key.id) if key.id in _FIRST else len(_FIRST) + is_common, place
 
 
@@ -134,7 +134,7 @@ class ViewScreen(Screen[None]):
         return cast("PerfguardApp", self.app)
 
     @property
-    def session(self) -> Session:
+    def session(self) -> AppState:
         """What all screens share."""
         return self.perfguard.session
 

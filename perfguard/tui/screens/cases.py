@@ -10,6 +10,7 @@ from textual.widget import Widget
 
 from perfguard.tui.drawing.plots import EffectAxis, plot_ecdf, plot_pairs
 from perfguard.tui.drawing.spans import EMPTY, UNICODE, Glyphs, Line, Role, Span, line, shortened
+from perfguard.tui.drawing.tasks import task_lines
 from perfguard.tui.drawing.training import training_lines
 from perfguard.tui.drawing.verdicts import is_worth_a_look
 from perfguard.tui.screens.base import ViewScreen
@@ -63,15 +64,18 @@ class LiveScreen(_CaseScreen):
         yield Container(self.table, self.detail, classes="body beside")
 
     def update_body(self, *, resort: bool) -> None:
-        """Show the cases; a run that trains has none, and all the room for itself."""
-        self.table.display = self.session.view.training is None
+        """Show the cases; a run that trains, or one of a task, has none, and all the room for itself."""
+        view = self.session.view
+        self.table.display = view.training is None and view.task is None
         super().update_body(resort=resort)
 
     def draw_detail(self, width: int, height: int) -> list[Line]:
-        """Everything about the selected case, or about a run that trains."""
-        training = self.session.view.training
+        """Everything about the selected case, or about a run that has none."""
+        training, task = self.session.view.training, self.session.view.task
         if training is not None:
             return training_lines(training, width, height, self.glyphs)
+        if task is not None:
+            return task_lines(task, width)
         case = self.session.case
         if case is None:
             return [line(Span("no case is selected", Role.MUTED))]

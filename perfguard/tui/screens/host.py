@@ -15,8 +15,8 @@ from perfguard.records.machine.fingerprint import CheckResult, CheckStatus, CpuS
 from perfguard.report.messages.catalog import describe
 from perfguard.tui.drawing.host import host_lines
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
-from perfguard.tui.drawing.verdicts import Mark
-from perfguard.tui.keymap import Scope
+from perfguard.tui.drawing.verdicts import WordStyle
+from perfguard.tui.keymap import KeyScope
 from perfguard.tui.screens.base import ViewScreen
 from perfguard.tui.tables.columns import Column, TableSpec
 from perfguard.tui.widgets.row_table import RowTable
@@ -24,11 +24,11 @@ from perfguard.tui.widgets.texts import Pane, bindings_in
 from perfguard.watch.view.watching import RunWatch
 
 _MARKS = {
-    CheckStatus.OK: Mark("✓", "ok", Role.SAME),
-    CheckStatus.WARN: Mark("!", "warn", Role.OPEN),
-    CheckStatus.FAIL: Mark("✗", "fail", Role.BROKEN),
-    CheckStatus.UNKNOWN: Mark("?", "unknown", Role.MUTED),
-    CheckStatus.NOT_APPLICABLE: Mark("·", "does not apply", Role.MUTED),
+    CheckStatus.OK: WordStyle("✓", "ok", Role.SAME),
+    CheckStatus.WARN: WordStyle("!", "warn", Role.OPEN),
+    CheckStatus.FAIL: WordStyle("✗", "fail", Role.BROKEN),
+    CheckStatus.UNKNOWN: WordStyle("?", "unknown", Role.MUTED),
+    CheckStatus.NOT_APPLICABLE: WordStyle("·", "does not apply", Role.MUTED),
 }
 
 
@@ -63,7 +63,7 @@ def _status(row: CheckResult, width: int) -> Line:
 class HostScreen(ViewScreen):
     """Facts at the left, checks at the right."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings_in(Scope.HOST)
+    BINDINGS: ClassVar[list[BindingType]] = bindings_in(KeyScope.HOST)
     mode = "host"
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from textual.widget import Widget
 from perfguard.report.event_lines import line_text
 from perfguard.tui.drawing.head import elapsed_text
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
-from perfguard.tui.drawing.verdicts import Mark
+from perfguard.tui.drawing.verdicts import WordStyle
 from perfguard.tui.screens.base import ViewScreen
 from perfguard.tui.tables.columns import Column, TableSpec
 from perfguard.tui.widgets.row_table import RowTable
@@ -19,9 +19,9 @@ from perfguard.tui.widgets.texts import Pane
 from perfguard.watch.view.run_view import LogLine
 
 _LEVELS = {
-    "info": Mark("·", "info", Role.MUTED),
-    "warning": Mark("!", "warning", Role.OPEN),
-    "error": Mark("✗", "error", Role.BROKEN),
+    "info": WordStyle("·", "info", Role.MUTED),
+    "warning": WordStyle("!", "warning", Role.OPEN),
+    "error": WordStyle("✗", "error", Role.BROKEN),
 }
 
 

@@ -24,7 +24,7 @@ from perfguard.report.op_tree import (
 )
 from perfguard.tui.drawing.spans import UNICODE, Line, Role, Span, line, wrapped
 from perfguard.tui.drawing.steps import plot_flame, plot_waterfall
-from perfguard.tui.keymap import Scope
+from perfguard.tui.keymap import KeyScope
 from perfguard.tui.screens.base import TURNED_TEXTS, ViewScreen
 from perfguard.tui.tables.columns import Filter
 from perfguard.tui.tables.ops import PAGE, OpsView, Order, balance_lines, op_lines, ops_table, rows_of
@@ -40,7 +40,7 @@ _ORDERS = tuple(Order)
 class OpsScreen(ViewScreen):
     """The differences of one case's ops."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings_in(Scope.OPS)
+    BINDINGS: ClassVar[list[BindingType]] = bindings_in(KeyScope.OPS)
     mode = "ops"
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ class Column(Generic[T]):
     is_falling: bool = False  # Whether that puts the largest of what is shown first
 
 
-class Place(NamedTuple):
+class ColumnPlace(NamedTuple):
     """Where a column is drawn."""
 
     column: Column[Any]
@@ -90,7 +90,7 @@ def descending(value: float | None) -> float:
     return math.inf if value is None or math.isnan(value) else -value
 
 
-def place_columns(columns: Sequence[Column[Any]], width: int) -> list[Place]:
+def place_columns(columns: Sequence[Column[Any]], width: int) -> list[ColumnPlace]:
     """Which columns fit into `width`, and where; columns of the lowest rank are always there, cut if they must be."""
     chosen: list[Column[Any]] = []
     used = -GAP
@@ -99,11 +99,11 @@ def place_columns(columns: Sequence[Column[Any]], width: int) -> list[Place]:
             chosen.append(column)
             used += column.width + GAP
     chosen.sort(key=columns.index)
-    places: list[Place] = []
+    places: list[ColumnPlace] = []
     x = 0
     for column, own in zip(chosen, _stretched(chosen, width - used), strict=True):
         if x < width:
-            places.append(Place(column, x, min(own, width - x)))
+            places.append(ColumnPlace(column, x, min(own, width - x)))
         x += own + GAP
     return places
 

@@ -21,8 +21,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from perfguard.tui.drawing.spans import Role, Span, fitted, line, width_of
-from perfguard.tui.keymap import Scope
-from perfguard.tui.tables.columns import GAP, Filter, Place, TableSpec, place_columns
+from perfguard.tui.keymap import KeyScope
+from perfguard.tui.tables.columns import GAP, ColumnPlace, Filter, TableSpec, place_columns
 from perfguard.tui.widgets.texts import bindings_in, inks_of
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _KEPT_STRIPS = 400
 class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
     """Rows with a head that stays, and a cursor that stays with its row's key."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings_in(Scope.TABLE)
+    BINDINGS: ClassVar[list[BindingType]] = bindings_in(KeyScope.TABLE)
     COMPONENT_CLASSES: ClassVar[set[str]] = {"row-table--head", "row-table--cursor"}
 
     @dataclass
@@ -64,7 +64,7 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
         self._cursor = 0
         self.cursor_key: str | None = None
         self._wanted_key: str | None = None
-        self._places: list[Place] = []
+        self._places: list[ColumnPlace] = []
         self._strips: LRUCache[tuple[str, bool], tuple[T, Strip]] = LRUCache(_KEPT_STRIPS)
         self._bases = (Style(), Style(), Style())
 

@@ -16,12 +16,12 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from perfguard.tui.drawing.spans import ASCII, ELLIPSIS, EMPTY, UNICODE, Line, Role, Span, as_ascii, fitted, width_of
-from perfguard.tui.keymap import KEYS, Scope
+from perfguard.tui.keymap import KEYS, KeyScope
 
 Draw = Callable[[int, int], Sequence[Line]]  # Lines for a width and a height
 
 
-def bindings_in(*scopes: Scope) -> list[BindingType]:
+def bindings_in(*scopes: KeyScope) -> list[BindingType]:
     """One binding for each thing that keys do in these scopes; each has its id, so that it can be remapped."""
     return [
         # With priority the app itself acts, before it hands on the next key; else whatever has the focus does, later.
@@ -119,7 +119,7 @@ class Lines(_Drawn, can_focus=False):
 class Pane(_Drawn, ScrollView, can_focus=True, inherit_bindings=False):
     """Lines that may be more than fit: it scrolls by keys when it has the focus."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings_in(Scope.TABLE)
+    BINDINGS: ClassVar[list[BindingType]] = bindings_in(KeyScope.TABLE)
     spare_columns = 1  # for the scroll bar, so that nothing moves when it comes
 
     def _redraw(self) -> None:

@@ -33,6 +33,7 @@ from perfguard.watch.view.run_view import (
     Progress,
     RunState,
     RunView,
+    TaskView,
     TrainingView,
 )
 
@@ -202,6 +203,7 @@ class WatchedRun:
         self._voided: tuple[int, frozenset[int]] = (0, frozenset())
         self._log: deque[LogLine] = deque(maxlen=MAX_LOG_LINES)
         self._rows: tuple[CaseView, ...] = ()
+        self._judged: TaskView | None = None
         self._lines: tuple[LogLine, ...] = ()
         self._is_log_new = False
 
@@ -249,6 +251,7 @@ class WatchedRun:
             progress=self._progress(state, now_wall, rounds_planned, timing),
             cases=self._case_rows(timing),
             training=self._training(),
+            task=self._task(),
             outcome=end.outcome if end else None,
             exit_code=end.exit_code if end else None,
             reasons=end.reasons if end else (),
@@ -266,6 +269,17 @@ class WatchedRun:
         return TrainingView(
             planned=known.planned, trained=known.trained, epochs=tuple(known.epochs), uses=tuple(known.uses)
         )
+
+    def _task(self) -> TaskView | None:
+        """Judged again where something was measured since."""
+        known = self.data.task
+        if known is None:
+            return None
+        if self._judged is None or len(self._judged.runs) != len(known.runs):
+            from perfguard.tasks.judging import judge
+
+            self._judged = TaskView(plan=known.plan, runs=tuple(known.runs), cells=judge(known.plan, known.runs))
+        return self._judged
 
     def _case(self, case_id: str) -> WatchedCase:
         return self._cases.setdefault(case_id, WatchedCase(case_id, self.data))

@@ -13,6 +13,7 @@ from perfguard.records.facts import Fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCountChange
+from perfguard.records.tasks import CellResult, CellRun, TaskPlan
 from perfguard.records.training import TrainedOn, TrainingEpoch, TrainingPlanned, TrainingUse
 
 Level = Literal["info", "warning", "error"]  # How grave a line of the log is
@@ -118,6 +119,15 @@ class TrainingView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskView:
+    """A run of a task."""
+
+    plan: TaskPlan
+    runs: tuple[CellRun, ...]  # Measurements so far
+    cells: tuple[CellResult, ...]  # What they say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """Everything that a screen shows of a run, except the curves of one case. Equal views need no repaint."""
 
@@ -132,6 +142,7 @@ class RunView:
     progress: Progress | None = None  # How far it is; None before the first event
     cases: tuple[CaseView, ...] = ()  # In the order of the suite
     training: TrainingView | None = None  # Of a run that trains instead of measuring cases
+    task: TaskView | None = None  # Of a run of a task, which has no cases either
     outcome: str | None = None  # Value of GateOutcome, `measured` or `interrupted`; None while it runs
     exit_code: int | None = None  # Exit code of the command; None while it runs
     reasons: tuple[Fact, ...] = ()  # What the run concluded

@@ -167,7 +167,8 @@ class RunWatch:
         if update.is_end or (not update.has_more and self._is_silent(now)):
             return RunState.SILENT
         is_training = data.training is not None and data.training.trained is not None
-        return RunState.MEASURING if data.block is not None or is_training else RunState.PREPARING
+        is_under_way = data.block is not None or is_training or data.task is not None
+        return RunState.MEASURING if is_under_way else RunState.PREPARING
 
     def _is_silent(self, now: float) -> bool:
         """Whether nothing came for longer than the slowest block explains, and nobody is there who might write."""

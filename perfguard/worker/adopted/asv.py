@@ -31,7 +31,7 @@ from perfguard.worker.adopted.found import (
     ASV,
     AdoptedTarget,
     Combination,
-    Found,
+    FoundBenchmarks,
     benchmark_name,
     first_line,
     labels_of,
@@ -306,7 +306,7 @@ _MEASURING = ("repeat", "rounds", "processes", "sample_time", "warmup_time", "mi
 _SKIPS = frozenset(("NotImplementedError", "SkipNotImplemented"))
 
 
-def find_asv(directory: str, found: Found) -> None:
+def find_asv(directory: str, found: FoundBenchmarks) -> None:
     """Add the benchmarks of a directory, in the order of its modules."""
     ignored: set[str] = set()
     skipped = 0

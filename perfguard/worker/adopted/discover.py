@@ -12,14 +12,14 @@ import os
 import sys
 import traceback
 
-from perfguard.worker.adopted.found import ASV, PYTEST, TIMER, Found
+from perfguard.worker.adopted.found import ASV, PYTEST, TIMER, FoundBenchmarks
 
 
 def main(wanted: dict[str, list[str]]) -> None:
     """Look through the places of each tool and print what is there as one JSON object."""
     out = os.dup(1)
     os.dup2(2, 1)  # what the suites print must not mix with the answer
-    found = Found()
+    found = FoundBenchmarks()
     for tool, places in wanted.items():
         module, name = _FINDERS[tool]
         find = getattr(importlib.import_module(f"perfguard.worker.adopted.{module}"), name)

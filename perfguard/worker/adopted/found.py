@@ -41,7 +41,7 @@ Combination = tuple[ParameterValue, ...]
 
 
 @dataclass(slots=True)
-class Found:
+class FoundBenchmarks:
     """Benchmarks, what is left out of them, and what cannot be imported."""
 
     benchmarks: list[BenchmarkSpec] = field(default_factory=list)  # In the order of their files

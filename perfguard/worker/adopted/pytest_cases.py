@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from perfguard.records.facts import fact
 from perfguard.records.spec import ParameterValue
-from perfguard.worker.adopted.found import PYTEST, AdoptedTarget, Found, benchmark_name, dotted, first_line, labels_of
+from perfguard.worker.adopted.found import (
+    PYTEST,
+    AdoptedTarget,
+    FoundBenchmarks,
+    benchmark_name,
+    dotted,
+    first_line,
+    labels_of,
+)
 from perfguard.worker.adopted.instances import AdoptedCase, note_result, number_of
 from perfguard.worker.cases import (
     SEATING_CALLS,
@@ -173,7 +181,7 @@ _FIXTURE = "benchmark"
 _WEAVING = "benchmark_weave"
 
 
-def find_tests(path: str, found: Found) -> None:
+def find_tests(path: str, found: FoundBenchmarks) -> None:
     """Add the tests of a file.
 
     Raises RuntimeError: pytest is not installed beside the suite, or cannot collect the file.
@@ -205,7 +213,7 @@ def find_tests(path: str, found: Found) -> None:
     found.count(fact("adopted.weaving_unsupported", tool=PYTEST, number=woven))
 
 
-def _add(path: str, name: str, items: list[pytest.Item], found: Found) -> int:
+def _add(path: str, name: str, items: list[pytest.Item], found: FoundBenchmarks) -> int:
     """Add one function; gives how many of its tests are skipped."""
     is_parametrized = hasattr(items[0], "callspec")
     kept = [label for item, label in _labelled(items) if not _is_skipped(item)]

@@ -19,7 +19,7 @@ from typing import Any
 
 from perfguard.records.facts import fact
 from perfguard.records.spec import ParameterValue
-from perfguard.worker.adopted.found import TIMER, AdoptedTarget, Found, benchmark_name, clean, dotted
+from perfguard.worker.adopted.found import TIMER, AdoptedTarget, FoundBenchmarks, benchmark_name, clean, dotted
 from perfguard.worker.adopted.instances import Instance
 from perfguard.worker.cases import MissingTargetError, UnsoundCaseError, load_module
 
@@ -249,7 +249,7 @@ def _syntax_error(code: str, mode: str) -> SyntaxError | None:
     return None
 
 
-def find_timers(path: str, found: Found) -> None:
+def find_timers(path: str, found: FoundBenchmarks) -> None:
     """Add the statements of a file.
 
     Raises RuntimeError: torch is not installed beside the suite; Exception: whatever the file raises.

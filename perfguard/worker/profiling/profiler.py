@@ -63,7 +63,7 @@ class StepProfiler:
         self._hooks = ModuleHooks()
         self._logs = LibraryLogs()
         self._step: _OpenStep | None = None
-        self._cost: EventCost | None = None
+        self._cost: EmptyEventCost | None = None
 
     @property
     def is_open(self) -> bool:
@@ -143,7 +143,7 @@ class StepProfiler:
             "kind": step.kind.value,
             "wall_s": ended_s - step.wall_s,
             **dict(zip(_OTHER_CLOCKS, map(operator.sub, others, step.others), strict=True)),
-            **dict(zip(EventCost._fields, cost, strict=True)),
+            **dict(zip(EmptyEventCost._fields, cost, strict=True)),
             "logs": list(step.logs),
             "compile_events": step.compiled.so_far(),
             "affinity": sorted(os.sched_getaffinity(0)),
@@ -258,7 +258,7 @@ _GROUPS = 7
 _EVENTS = 300
 
 
-class EventCost(NamedTuple):
+class EmptyEventCost(NamedTuple):
     """The profiler's cost for one event, in a loop that does nothing else; in a step, caches are colder.
 
     An event begins when the profiler has taken its first time stamp and ends when it takes the second; what the
@@ -270,7 +270,7 @@ class EventCost(NamedTuple):
     module_s: float  # Seconds for the event of a module, with its Python hooks, which cost several times as much
 
 
-def measure_event_cost(hooks: ModuleHooks) -> EventCost:
+def measure_event_cost(hooks: ModuleHooks) -> EmptyEventCost:
     """Time ops and a module that do nothing, with and without the profiler; the hooks are removed afterwards."""
     import torch
 
@@ -289,7 +289,7 @@ def measure_event_cost(hooks: ModuleHooks) -> EventCost:
         export(running, path)
         events = json.loads(path.read_text(encoding="utf-8", errors="replace"))["traceEvents"]
     event_s = max(0.0, op_s - bare_op_s)
-    return EventCost(event_s, share_inside(events, event_s), max(0.0, module_s - bare_module_s))
+    return EmptyEventCost(event_s, share_inside(events, event_s), max(0.0, module_s - bare_module_s))
 
 
 def share_inside(events: Sequence[Mapping[str, Any]], event_s: float) -> float:

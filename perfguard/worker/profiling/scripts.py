@@ -48,7 +48,7 @@ def profile_script(command: Message, control: Control, profiler: StepProfiler) -
     cases the script has been ended.
     """
     settings = ScriptSettings.of_arm()
-    held = HeldScript(control, profiler, settings, skip=int(command["skip"]))
+    held = StepBoundaries(control, profiler, settings, skip=int(command["skip"]))
     try:
         with held.checks.recorded(), settings.applied(), _boundaries(held.boundary):
             if command.get("seed") is not None:
@@ -79,7 +79,7 @@ def profile_whole_script(command: Message, control: Control, profiler: StepProfi
     _send_end(control, found, 0, settings)
 
 
-class HeldScript:
+class StepBoundaries:
     """What happens at the boundaries of a script's steps."""
 
     def __init__(self, control: Control, profiler: StepProfiler, settings: ScriptSettings, *, skip: int) -> None:

@@ -14,7 +14,7 @@ from perfguard.hetero.child.workers import Hogwild, LocalModel, Replica  # noqa:
 from perfguard.hetero.coordinator import Coordinator  # noqa: E402
 from perfguard.hetero.happenings import EpochEnded  # noqa: E402
 from perfguard.hetero.messages import ExecuteWork, Report, ScheduleWork, WorkerLost  # noqa: E402
-from perfguard.hetero.plan import Goal, Member, Plan  # noqa: E402
+from perfguard.hetero.plan import Goal, Member, TrainingPlan  # noqa: E402
 from perfguard.hetero.policies import AdaptiveBatches, BatchLimits  # noqa: E402
 from perfguard.hetero.replay import Heard, replay, retrain  # noqa: E402
 from perfguard.records.training import DataConfig, Merge, ModelConfig  # noqa: E402
@@ -24,7 +24,7 @@ MEMBERS = [Member(name="cpu-0", group="cpu"), Member(name="cpu-1", group="cpu"),
 
 
 def coordinator():
-    plan = Plan(
+    plan = TrainingPlan(
         examples=200, members=MEMBERS, limits=LIMITS, loss_batch=64, goal=Goal(epochs=3), learning_rate=0.1,
         pieces={"cpu": 4},
     )  # fmt: skip

@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch")
 tflite = pytest.importorskip("tflite")
 
 from perfguard.records.tasks import DataPart, Metric  # noqa: E402
-from perfguard.runner.tasks import tasks_home  # noqa: E402
 from perfguard.tasks.child.detection import detections, overlaps, ssd_anchors  # noqa: E402
 from perfguard.tasks.child.examples import load_examples  # noqa: E402
 from perfguard.tasks.child.models import load_model  # noqa: E402
 from perfguard.tasks.child.quality import quality_of  # noqa: E402
+from perfguard.tasks.places import tasks_home  # noqa: E402
 from perfguard.tasks.task_files import load_task  # noqa: E402
 
 TASK = load_task("ssd-mobilenetv2")
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def examples():
-    return load_examples(TASK.data, DataPart.FULL)
+    return load_examples(TASK.data, DataPart.FULL, tasks_home())
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_it_agrees_with_itself_and_not_with_boxes_of_other_images(model, example
 
 
 def test_there_is_an_anchor_for_each_row_and_overlaps_are_shares():
-    anchors = ssd_anchors()
+    anchors = ssd_anchors(1917)
     assert anchors.shape == (1917, 4)
     assert anchors[:3, 2:] == pytest.approx(np.array([[0.1, 0.1], [0.1414, 0.2828], [0.2828, 0.1414]]), abs=1e-3)
     box, others = np.array([0, 0, 1, 1.0]), np.array([[0, 0, 1, 1.0], [0, 0, 0.5, 1.0], [1, 1, 1, 1.0]])

@@ -12,7 +12,7 @@ from pathlib import Path
 from perfguard.config import load_config
 from perfguard.records.run import Arm
 from perfguard.runner.arms.resolve import parse_arm
-from perfguard.runner.measuring import Limits, calibrate, measure, start_arms
+from perfguard.runner.measuring import MeasuringLimits, calibrate, measure, start_arms
 from perfguard.runner.session import Request, open_session
 from perfguard.runner.suites import load_catalog, selected_cases
 from tests.proof.gates_against_peers.journal import Journal
@@ -77,7 +77,7 @@ def record(made: Made, *, minutes: float, gate_minutes: float, say: object = pri
                 **start,
             }
         )
-        limits = Limits(budget_s=minutes * 60, max_blocks=_MANY)
+        limits = MeasuringLimits(budget_s=minutes * 60, max_blocks=_MANY)
         blocks = measure(session, starter, plan, arms=(Arm.BASELINE, Arm.CANDIDATE), limits=limits)
         say(f"{blocks} blocks in {session.folder.path}")
         return session.folder.run_id

@@ -64,7 +64,7 @@ def test_names_and_case_ids_are_unique() -> None:
 
 def test_everything_is_covered_in_fp32_and_bf16_and_kernels_in_both_phases() -> None:
     for spec in BENCHMARKS:
-        if "hetero" in spec.tags:
+        if {"hetero", "task"} & set(spec.tags):
             continue
         parameters = dict(spec.parameters)
         assert parameters["dtype"] == ("fp32", "bf16")
@@ -81,6 +81,7 @@ def test_the_issues_list_of_benchmarks_is_complete() -> None:
         *(f"step.{name}" for name in ("resnet18", "resnet50", "retinanet_resnext50", "bert", "dlrm")),
         *(f"step.{name}" for name in ("lstm_lm", "mobilenetv3")),
         *(f"hetero.{name}" for name in ("covtype", "w8a")),
+        *(f"task.{name}" for name in ("digits", "ssd_mobilenetv2")),
     }
 
 
@@ -107,7 +108,7 @@ def compiled(case: Case) -> bool:
 
 def test_full_has_all_eager_cases_and_gates_only_on_the_cases_of_pr() -> None:
     cases = suite_cases(CATALOG, "full")
-    everything = [case for spec in BENCHMARKS if "hetero" not in spec.tags for case in expand(spec)]
+    everything = [case for spec in BENCHMARKS if not {"hetero", "task"} & set(spec.tags) for case in expand(spec)]
     assert {case.id for case in cases if not compiled(case)} == {case.id for case in everything if not compiled(case)}
     gating = [case for case in cases if case.gating is Gating.GATING]
     assert gating == list(suite_cases(CATALOG, "pr"))

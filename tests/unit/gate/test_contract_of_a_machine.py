@@ -16,7 +16,7 @@ from perfguard.gate.calibration.aa_gates import (
     summarize,
 )
 from perfguard.gate.calibration.error_rate import CalibrationStatus, calibration_state, error_rate
-from perfguard.records.calibration import Calibration, CaseSample, Pace
+from perfguard.records.calibration import Calibration, CaseSample, GatePace
 from perfguard.records.facts import fact
 from perfguard.report.messages.catalog import describe
 from perfguard.stats.calibration import pooled_spread
@@ -255,7 +255,7 @@ class TestTheCases:
 
 class TestThePace:
     def test_turns_minutes_into_blocks_and_back(self):
-        pace = Pace(block_s=5.0, overhead_s=20.0)
+        pace = GatePace(block_s=5.0, overhead_s=20.0)
         assert pace.blocks_within(600) == 116
         assert pace.minutes_for(116) == pytest.approx(10)
         assert pace.blocks_within(10) == 0

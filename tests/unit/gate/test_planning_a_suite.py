@@ -6,19 +6,19 @@ from dataclasses import replace
 import pytest
 
 from perfguard.gate.calibration.machine_rates import planned_gating
-from perfguard.gate.plan import CaseNoise, Target, plan_cases, suite_minutes
-from perfguard.records.calibration import CasePace, Pace
+from perfguard.gate.plan import EffectTarget, KnownNoise, plan_cases, suite_minutes
+from perfguard.records.calibration import CasePace, GatePace
 from perfguard.records.facts import Severity, fact
 from perfguard.records.spec import Case, Gating
 from perfguard.stats.power import sequential_blocks
 from tests.calibrated_machines import plan_of
 
-PACE = Pace(block_s=5.0, overhead_s=20.0)
-TARGET = Target(detect_ratio=0.02, power=0.95, alpha=0.008, budget_s=600.0, max_blocks=60, min_blocks=5)
+PACE = GatePace(block_s=5.0, overhead_s=20.0)
+TARGET = EffectTarget(detect_ratio=0.02, power=0.95, alpha=0.008, budget_s=600.0, max_blocks=60, min_blocks=5)
 
 
 def noise(sd, margin=0.005):
-    return CaseNoise(block_sd=sd, margin_ratio=margin)
+    return KnownNoise(block_sd=sd, margin_ratio=margin)
 
 
 def planned(noises, **changes):
@@ -73,7 +73,7 @@ def test_demoting_the_neediest_may_save_the_others():
 def test_a_heavy_case_is_demoted_where_a_light_one_of_the_same_noise_is_not():
     # Both leave after five blocks where nothing has changed; with the heavy one to the end a budget holds fewer blocks.
     light, heavy = (CasePace(wall_s=wall_s, stays=(*[1.0] * 5, 0.0)) for wall_s in (1.0, 60.0))
-    pace = Pace(block_s=65.0, overhead_s=20.0, startup_s=4.0, cases={"light": light, "heavy": heavy})
+    pace = GatePace(block_s=65.0, overhead_s=20.0, startup_s=4.0, cases={"light": light, "heavy": heavy})
     found = plan_cases(("light", "heavy"), {"light": noise(0.008), "heavy": noise(0.008)}, pace, TARGET)
     assert [case.gating for case in found] == [True, False]
     assert found[0].minutes == pytest.approx((20 + 5 * 65 + (found[0].blocks - 5) * 5) / 60, abs=0.05)

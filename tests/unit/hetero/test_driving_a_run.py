@@ -10,7 +10,7 @@ from perfguard.hetero.coordinator import Coordinator, Snapshot
 from perfguard.hetero.driving import BusyTime, Drive, Listener, Paces, wait_until_ready
 from perfguard.hetero.happenings import EpochEnded
 from perfguard.hetero.messages import ExecuteWork, Range, Report, ScheduleWork, Stop, Task, WorkerLost
-from perfguard.hetero.plan import Goal, Member, Plan
+from perfguard.hetero.plan import Goal, Member, TrainingPlan
 from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, BatchLimits, FixedBatches
 from perfguard.hetero.replay import replay
 from perfguard.records.training import Counters, Ending
@@ -47,7 +47,7 @@ class Workers:
 
 def drive(*, goal, policy=FixedBatches, wants_stop=lambda: False, start=None, seconds=None):
     workers = Workers(seconds or {"a-0": 0.1, "b-0": 0.02})
-    plan = Plan(examples=60, members=MEMBERS, limits=LIMITS, loss_batch=30, goal=goal, learning_rate=1.0)
+    plan = TrainingPlan(examples=60, members=MEMBERS, limits=LIMITS, loss_batch=30, goal=goal, learning_rate=1.0)
     coordinator = Coordinator(plan, policy(LIMITS), start=start)
     happened, used = [], []
     listener = Listener(
@@ -155,7 +155,9 @@ def test_paces_are_the_seconds_that_workers_take():
             return [replace(each, busy_s=each.busy_s * 0.9, transfer_s=each.busy_s * 0.1) for each in reports]
 
     workers = Paced({"a-0": 0.1, "b-0": 0.02})
-    plan = Plan(examples=600, members=MEMBERS, limits=LIMITS, loss_batch=30, goal=Goal(epochs=3), learning_rate=1.0)
+    plan = TrainingPlan(
+        examples=600, members=MEMBERS, limits=LIMITS, loss_batch=30, goal=Goal(epochs=3), learning_rate=1.0
+    )
     coordinator = Coordinator(plan, AdaptiveBatches(LIMITS))
     listener = Listener(happened=lambda _: None, used=lambda *_: None)
     run = Drive(coordinator, workers, workers.clock, listener)
@@ -185,7 +187,9 @@ def test_seconds_of_updates_and_of_examples_are_told_apart_where_batches_differ(
 
 def test_what_a_run_heard_gives_the_same_run_again():
     def made():
-        plan = Plan(examples=60, members=MEMBERS, limits=LIMITS, loss_batch=30, goal=Goal(epochs=3), learning_rate=1.0)
+        plan = TrainingPlan(
+            examples=60, members=MEMBERS, limits=LIMITS, loss_batch=30, goal=Goal(epochs=3), learning_rate=1.0
+        )
         return Coordinator(plan, AdaptiveBatches(LIMITS))
 
     workers, happened, heard = Workers({"a-0": 0.1, "b-0": 0.02}), [], []

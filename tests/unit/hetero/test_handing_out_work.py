@@ -11,7 +11,7 @@ from perfguard.errors import UsageError
 from perfguard.hetero.coordinator import Coordinator
 from perfguard.hetero.happenings import BatchChanged, EpochEnded, RangeReturned, RunEnded, WorkerGone
 from perfguard.hetero.messages import Evaluate, ExecuteWork, Report, ScheduleWork, Stop, WorkerLost
-from perfguard.hetero.plan import Goal, Member, Patience, Plan
+from perfguard.hetero.plan import Goal, Member, Patience, TrainingPlan
 from perfguard.hetero.policies import AdaptiveBatches, BatchLimits, FixedBatches
 from perfguard.records.training import Ending, Tail
 
@@ -25,7 +25,7 @@ class Run:
     """Workers by hand: each order waits until it is answered."""
 
     def __init__(self, members=BOTH, *, examples=20, goal=ONE_EPOCH, policy=None, **more):
-        plan = Plan(
+        plan = TrainingPlan(
             examples=examples, members=members, limits=LIMITS, loss_batch=10, goal=goal, learning_rate=0.1, **more
         )
         self.coordinator = Coordinator(plan, policy or FixedBatches(LIMITS))

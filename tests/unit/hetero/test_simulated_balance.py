@@ -12,7 +12,15 @@ from perfguard.hetero.settings import load_preset, paper_batches
 from perfguard.hetero.shapes import SHAPES, parameters_of
 from perfguard.hetero.simulated import live, simulated
 from perfguard.hetero.simulator import Speed
-from perfguard.records.training import Counters, Ending, ModelConfig, Pace, TrainingEpoch, TrainingOutcome, Utilisation
+from perfguard.records.training import (
+    Counters,
+    Ending,
+    GroupPace,
+    ModelConfig,
+    TrainingEpoch,
+    TrainingOutcome,
+    Utilisation,
+)
 
 ORDER = ("hogbatch", "adaptive")
 
@@ -77,7 +85,7 @@ def test_a_live_run_is_summed_up_in_the_same_way():
 
 
 def test_a_speed_is_what_a_run_measured():
-    pace = Pace(update_s=1.0, example_s=2.0, loss_example_s=3.0, transfer_s=4.0, latency_s=5.0)
+    pace = GroupPace(update_s=1.0, example_s=2.0, loss_example_s=3.0, transfer_s=4.0, latency_s=5.0)
     assert Speed.of(pace) == Speed(update_s=1.0, example_s=2.0, loss_example_s=3.0, transfer_s=4.0, latency_s=5.0)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from perfguard.hetero.coordinator import Coordinator
 from perfguard.hetero.happenings import EpochEnded, RunEnded
-from perfguard.hetero.plan import Goal, Member, Plan
+from perfguard.hetero.plan import Goal, Member, TrainingPlan
 from perfguard.hetero.policies import AdaptiveBatches, BatchLimits, FixedBatches
 from perfguard.hetero.simulator import Speed, simulate
 from perfguard.records.training import Ending
@@ -28,7 +28,7 @@ def limits(*, least_gpu=512, most_cpu=64):
 
 def run(policy_kind, *, bounds=None, epochs=10):
     bounds = bounds or limits()
-    plan = Plan(
+    plan = TrainingPlan(
         examples=EXAMPLES, members=MEMBERS, limits=bounds, loss_batch=2000, goal=Goal(epochs=epochs), learning_rate=0.1
     )
     coordinator = Coordinator(plan, policy_kind(bounds))

@@ -2,29 +2,29 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.profile.trace.names import Role, module_of, role_of, role_of_frame, source_of
+from perfguard.profile.trace.names import EventRole, module_of, role_of, role_of_frame, source_of
 
 
 @pytest.mark.parametrize(
     ("name", "role"),
     [
-        ("perfguard::step", Role.STEP),
-        ("ProfilerStep#12", Role.STEP),
-        ("module:ResNet.layer1.0.conv1", Role.MODULE),
-        ("module:CrossEntropyLoss", Role.LOSS_MODULE),
-        ("module:Net.FocalLoss", Role.MODULE),
-        ("autograd::engine::evaluate_function: AddmmBackward0", Role.GRADIENT),
-        ("AddmmBackward0", Role.NONE),
-        ("Optimizer.step#Adam.step", Role.UPDATE),
-        ("Optimizer.zero_grad#SGD.zero_grad", Role.ZERO_GRAD),
-        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", Role.LOADER),
-        ("aten::cross_entropy_loss", Role.LOSS_OP),
-        ("aten::nll_loss_forward", Role.LOSS_OP),
-        ("aten::binary_cross_entropy", Role.LOSS_OP),
-        ("aten::nll_loss_backward", Role.NONE),
-        ("aten::conv2d", Role.NONE),
-        ("my loss", Role.NONE),
-        ("", Role.NONE),
+        ("perfguard::step", EventRole.STEP),
+        ("ProfilerStep#12", EventRole.STEP),
+        ("module:ResNet.layer1.0.conv1", EventRole.MODULE),
+        ("module:CrossEntropyLoss", EventRole.LOSS_MODULE),
+        ("module:Net.FocalLoss", EventRole.MODULE),
+        ("autograd::engine::evaluate_function: AddmmBackward0", EventRole.GRADIENT),
+        ("AddmmBackward0", EventRole.NONE),
+        ("Optimizer.step#Adam.step", EventRole.UPDATE),
+        ("Optimizer.zero_grad#SGD.zero_grad", EventRole.ZERO_GRAD),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", EventRole.LOADER),
+        ("aten::cross_entropy_loss", EventRole.LOSS_OP),
+        ("aten::nll_loss_forward", EventRole.LOSS_OP),
+        ("aten::binary_cross_entropy", EventRole.LOSS_OP),
+        ("aten::nll_loss_backward", EventRole.NONE),
+        ("aten::conv2d", EventRole.NONE),
+        ("my loss", EventRole.NONE),
+        ("", EventRole.NONE),
     ],
 )
 def test_names_tell_what_begins(name, role):
@@ -32,9 +32,9 @@ def test_names_tell_what_begins(name, role):
 
 
 def test_frames_of_modules_tell_their_class():
-    assert role_of_frame("nn.Module: Conv2d_3") is Role.MODULE
-    assert role_of_frame("nn.Module: BCEWithLogitsLoss_0") is Role.LOSS_MODULE
-    assert role_of_frame("train.py(88): step") is Role.NONE
+    assert role_of_frame("nn.Module: Conv2d_3") is EventRole.MODULE
+    assert role_of_frame("nn.Module: BCEWithLogitsLoss_0") is EventRole.LOSS_MODULE
+    assert role_of_frame("train.py(88): step") is EventRole.NONE
 
 
 @pytest.mark.parametrize(

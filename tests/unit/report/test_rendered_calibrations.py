@@ -5,7 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.records.calibration import CalibratedCase, CalibrationSummary, CasePace, FalseAlarms, Pace, PlannedCase
+from perfguard.records.calibration import (
+    CalibratedCase,
+    CalibrationSummary,
+    CasePace,
+    FalseAlarms,
+    GatePace,
+    PlannedCase,
+)
 from perfguard.records.estimate import Interval
 from perfguard.records.facts import fact
 from perfguard.report.terminal.calibration import render_calibration, render_plan
@@ -45,7 +52,7 @@ SUMMARY = CalibrationSummary(
     latest_at="2026-01-05T00:00:00Z",
     gates=10,
     placebo_gates=8,
-    pace=Pace(block_s=4.5, overhead_s=21.0),
+    pace=GatePace(block_s=4.5, overhead_s=21.0),
     false_alarms=FalseAlarms(count=0, gates=9, bound=0.28),
     cases=(CASE, UNKNOWN),
 )
@@ -72,7 +79,7 @@ def test_without_relocated_arms_it_says_what_is_missing():
 
 
 def test_nothing_measured_is_no_error():
-    unknown = Pace(block_s=math.nan, overhead_s=math.nan)
+    unknown = GatePace(block_s=math.nan, overhead_s=math.nan)
     empty = replace(SUMMARY, gates=0, cases=(), first_at=None, latest_at=None, pace=unknown)
     assert "nan" not in printed(render_calibration(empty, width=200), 200)
 
@@ -82,7 +89,7 @@ def test_says_whether_the_effects_reckon_with_cases_that_leave():
     assert "pace       4.500 s a block of all cases; 21.00 s beside them" in text
     assert "all cases measured to the end, because no gate recorded what single cases take" in text
     cases = {CASE.case_id: CasePace(wall_s=2.5, stays=(1.0,))}
-    known = replace(SUMMARY, pace=Pace(block_s=4.5, overhead_s=21.0, startup_s=2.0, cases=cases))
+    known = replace(SUMMARY, pace=GatePace(block_s=4.5, overhead_s=21.0, startup_s=2.0, cases=cases))
     text = printed(render_calibration(known, width=200), 200)
     assert "pace       4.500 s a block of all cases, 2.000 s of it to start the workers; 21.00 s beside them" in text
     assert "finds with 80 % power; the other cases leave as they do in A/A gates" in text

@@ -16,7 +16,7 @@ from perfguard.runner.process.launching import build_bundle, is_perfguard_checko
 def test_a_bundle_holds_what_a_worker_needs_and_nothing_of_the_parent(tmp_path):
     assert build_bundle(tmp_path / "lib", tree=None) == ()
     package = tmp_path / "lib" / "perfguard"
-    rooms = {"records", "worker", "benchmarks", "kernels", "hetero"}
+    rooms = {"records", "worker", "benchmarks", "kernels", "hetero", "tasks"}
     assert {path.name for path in package.iterdir() if path.is_dir()} == rooms
     assert (tmp_path / "lib" / "pyperf" / "__init__.py").is_file()
 

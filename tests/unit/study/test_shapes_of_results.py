@@ -11,7 +11,7 @@ from perfguard.study.evidence import RankCell, StudyEvidence
 from perfguard.study.paper import Convergence, load_paper
 from perfguard.study.shapes.judge import shapes_of
 from perfguard.study.shapes.scaling import convergence_shape, fitted
-from perfguard.study.shapes.shape import Shape, ShapeOutcome
+from perfguard.study.shapes.shape import JudgedClaim, ShapeOutcome
 from tests.made_studies import (
     EVIDENCE,
     NOTHING,
@@ -29,7 +29,7 @@ PAPER = load_paper()
 HOLDS, FAILS, OPEN, NOT_MEASURED = ShapeOutcome
 
 
-def shape(evidence: StudyEvidence, code: str, **values: object) -> Shape:
+def shape(evidence: StudyEvidence, code: str, **values: object) -> JudgedClaim:
     """The only shape of this code and these values."""
     (found,) = (
         shape
@@ -39,7 +39,7 @@ def shape(evidence: StudyEvidence, code: str, **values: object) -> Shape:
     return found
 
 
-def reasons(found: Shape) -> list[str]:
+def reasons(found: JudgedClaim) -> list[str]:
     return [reason.code for reason in found.reasons]
 
 

@@ -15,7 +15,7 @@ from perfguard.records.training import (
     Counters,
     Device,
     Ending,
-    Pace,
+    GroupPace,
     TrainedOn,
     Training,
     TrainingEpoch,
@@ -65,7 +65,7 @@ class Machine:
             counters={place.name: Counters(updates=4, trained=100, busy_s=end_s / 2) for place in found},
             utilisation=Utilisation(bin_s=1.0, groups={place.group: (0.5, 0.6) for place in found}),
             paces={
-                place.group: Pace(update_s=0.0, example_s=1e-4, loss_example_s=1e-5, transfer_s=0.0, latency_s=0.0)
+                place.group: GroupPace(update_s=0.0, example_s=1e-4, loss_example_s=1e-5, transfer_s=0.0, latency_s=0.0)
                 for place in found
             },
             schedule=tuple((0.0, group, 64) for group in {place.group for place in found}),

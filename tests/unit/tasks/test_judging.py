@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from perfguard.records.facts import fact
-from perfguard.records.tasks import CellOutcome, QualityKind, Scenario
+from perfguard.records.tasks import CellOutcome, Hardware, QualityKind, Scenario
 from perfguard.tasks.judging import judge, recommendation
-from tests.task_records import FIRST, LOADED, NOISE, SECOND, answered, measured, plan, speed, timed
+from tests.task_records import FIRST, LOADED, NOISE, SECOND, answered, measured, plan, speed, timed, trained
 
 
 def only(runs, **options):
@@ -53,6 +53,7 @@ def test_a_contended_cpu_is_noted_and_changes_no_outcome():
     ("code", "outcome"),
     [
         ("task.refused", CellOutcome.REFUSED),
+        ("task.no_hardware", CellOutcome.REFUSED),
         ("task.crashed", CellOutcome.FAILED),
         ("task.silent", CellOutcome.FAILED),
         ("task.interrupted", CellOutcome.UNMEASURED),
@@ -61,6 +62,31 @@ def test_a_contended_cpu_is_noted_and_changes_no_outcome():
 def test_a_problem_is_the_outcome(code, outcome):
     problem = replace(timed(FIRST, 0, None), problem=fact(code))
     assert only([problem]).outcome is outcome
+
+
+def test_a_training_counts_where_each_seed_reaches_the_target():
+    runs = [trained(FIRST, 0, 0.3, 0.46), trained(FIRST, 1, 0.2, 0.4, 0.47), trained(FIRST, 2, 0.5)]
+    result = only(runs, scenario=Scenario.TRAINING)
+    assert (result.outcome, result.score, result.rounds, result.quality) == (CellOutcome.VALID, 2.0, 3, 0.46)
+    assert [training.seed for training in result.trainings] == [0, 1, 2]
+
+
+def test_a_seed_that_misses_the_target_makes_a_training_invalid():
+    runs = [trained(FIRST, 0, 0.46), trained(FIRST, 1, 0.2, 0.4, is_reached=False)]
+    result = only(runs, scenario=Scenario.TRAINING)
+    assert (result.outcome, result.score, result.quality) == (CellOutcome.INVALID, 1.0, 0.4)
+    (reason,) = result.reasons
+    assert reason.code == "task.not_reached"
+    assert (reason.values["missed"], reason.values["seeds"], reason.values["quality"]) == (1, 2, 0.4)
+
+
+def test_trainings_are_compared_seed_by_seed():
+    runs = [trained(FIRST, seed, *[0.1] * (seed + 1), 0.5) for seed in range(5)]
+    runs += [trained(SECOND, seed, *[0.1] * (2 * seed + 3), 0.5) for seed in range(5)]
+    asked = plan(FIRST, SECOND, scenario=Scenario.TRAINING)
+    results = judge(asked, runs)
+    assert results[1].over_reference.ratio == pytest.approx(2.0)
+    assert recommendation(results, runs, asked) == (FIRST.id, True)
 
 
 def test_what_was_not_reached_is_unmeasured():
@@ -114,3 +140,4 @@ def test_two_rounds_give_no_interval():
 
 def test_equal_cells_of_one_run_have_names_of_their_own():
     assert [replace(FIRST, copy=copy).id for copy in (1, 2)] == ["eager-fp32-1", "eager-fp32-1#2"]
+    assert replace(FIRST, copy=2, hardware=Hardware.E_CORES).id == "eager-fp32-1@e-cores#2"

@@ -6,7 +6,14 @@ import pytest
 
 from perfguard.errors import ConfigError, UsageError
 from perfguard.records.tasks import DataPart, Metric, QualityKind, Scenario, Size
-from perfguard.tasks.task_files import builtin_names, duration_of, load_task, parse_task, with_target
+from perfguard.tasks.task_files import (
+    builtin_names,
+    duration_of,
+    load_task,
+    parse_task,
+    with_random_weights,
+    with_target,
+)
 from tests.task_records import OWN
 
 
@@ -37,6 +44,29 @@ def test_another_target_is_a_share_of_the_same_reference():
     assert with_target(task, None) == task
 
 
+def test_a_task_without_files_runs_on_random_weights_and_data_at_hand():
+    task = with_random_weights(load_task("mobilenet-edgetpu"))
+    assert (task.model.weights, task.data.source, task.data.parts[DataPart.FULL]) == ("seeded", "photos:224", 64)
+    assert (task.quality.kind, task.quality.least) == (QualityKind.SEEDED_WEIGHTS, 0.98)
+    with pytest.raises(UsageError, match="digits needs no files"):
+        with_random_weights(load_task("digits"))
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "least"),
+    [
+        ("mobilenet-edgetpu", Metric.TOP1, 0.7467),
+        ("ssd-mobiledet", Metric.MAP, 0.2708),
+        ("deeplab-mobilenetv2", Metric.MIOU, 0.5316),
+        ("mobilebert", Metric.F1, 0.8314),
+    ],
+)
+def test_targets_of_mlperf_mobile(name, metric, least):
+    task = load_task(name)
+    assert (task.quality.metric, task.quality.kind) == (metric, QualityKind.LABELLED)
+    assert task.quality.least == pytest.approx(least, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -51,6 +81,7 @@ def test_another_target_is_a_share_of_the_same_reference():
         ('metric = "top-1"', 'metric = "best"', "best"),
         ("[model]", 'scenarios = ["server"]\n[model]', "server_qps"),
         ("[model]", "scenarios = []\n[model]", "scenarios is empty"),
+        ("[model]", "training_limit_s = 0\n[model]", "training_limit_s = 0"),
         ("[model]", "[model", "not TOML"),
     ],
 )

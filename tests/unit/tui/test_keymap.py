@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import ConfigError
-from perfguard.tui.keymap import KEYS, Scope, checked_keys, normal_key, shown_keys
+from perfguard.tui.keymap import KEYS, KeyScope, checked_keys, normal_key, shown_keys
 
 CONTRACT = {
     "q": "quit", "?": "help", "f1": "help", "h": "help", "up": "row-up", "down": "row-down", "j": "row-down",
@@ -44,7 +44,7 @@ def test_no_default_keys_share_a_place() -> None:
     shared = {name: ids for name, ids in keys_by_name().items() if len(ids) > 1}
     scopes = {key.id: key.scope for key in KEYS}
     for ids in shared.values():
-        assert {scopes[id_] for id_ in ids} == {Scope.OPS, Scope.HOST}
+        assert {scopes[id_] for id_ in ids} == {KeyScope.OPS, KeyScope.HOST}
 
 
 def test_keys_are_remapped_by_their_ids() -> None:

@@ -14,14 +14,14 @@ from perfguard.tui.drawing.spans import UNICODE
 from perfguard.tui.host_now import host_text
 from perfguard.tui.launch import TuiOptions
 from perfguard.tui.pace import PATIENCE_S, Pace
-from perfguard.tui.session import Session, command_for, words_to_start
+from perfguard.tui.session import AppState, command_for, words_to_start
 from perfguard.tui.tables.cases import axis_for, live_table
 from perfguard.tui.tables.columns import as_csv, as_json, as_markdown, as_text, exported
 from tests.tui_runs import RED, a_case, a_run, a_watch
 
 
-def a_session(**fields) -> Session:
-    session = Session(a_watch(), TuiOptions(**fields))
+def a_session(**fields) -> AppState:
+    session = AppState(a_watch(), TuiOptions(**fields))
     session.view = a_run()
     return session
 

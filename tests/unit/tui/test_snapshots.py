@@ -10,7 +10,9 @@ from perfguard.tui.launch import TuiOptions
 from perfguard.watch.sources.event_sources import ReplaySource
 from perfguard.watch.view.watching import RunWatch
 from tests.made_trainings import write_training
+from tests.task_records import write_task_run
 from tests.tui_runs import a_history
+from tests.unit.report.test_task_runs import PLAN, RUNS
 
 RECORDING = Path(__file__).parents[2] / "data" / "runs" / "paired"
 
@@ -55,6 +57,15 @@ def test_a_training_looks_as_stored(drive, check_picture, tmp_path, size: tuple[
         await check_picture(driver, f"training-{size[0]}x{size[1]}")
 
     drive(a_replay(0.9, write_training(tmp_path / "run", epochs=14)), script, size=size, options=options())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_a_task_looks_as_stored(drive, check_picture, tmp_path, size: tuple[int, int]) -> None:
+    async def script(driver) -> None:
+        await driver.tick()
+        await check_picture(driver, f"task-{size[0]}x{size[1]}")
+
+    drive(a_replay(0.9, write_task_run(tmp_path / "run", PLAN, RUNS)), script, size=size, options=options())
 
 
 def test_no_color_looks_as_stored(drive, check_picture, monkeypatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import InterruptedRunError, StoreError
-from perfguard.records.tuning import Hint, Purpose, Trial, TrialOutcome, TrialVerdict, TriedTrial, TuningOutcome
+from perfguard.records.tuning import Purpose, ToggleHint, Trial, TrialOutcome, TrialVerdict, TriedTrial, TuningOutcome
 from perfguard.tuning.journal import open_journal
 from perfguard.tuning.tune import FINAL_SHARE, tune
 from tests.simulated_tuning import SimulatedTarget, product_of, setting, toggle
@@ -214,7 +214,7 @@ def test_a_recipe_is_not_done_before_its_final_trial_could_be_measured(tmp_path,
 
 def test_findings_are_kept_and_decide_the_order(tmp_path):
     optimizer, dtype = toggle("optimizer", "foreach", "fused"), toggle("dtype", "bf16")
-    hints = [Hint(code="advice.unfused_optimizer", share=0.3)]
+    hints = [ToggleHint(code="advice.unfused_optimizer", share=0.3)]
     target = target_of(toggles=[dtype, optimizer], hints=hints)
     found = tuned(tmp_path, target)
     assert [each.name for each in found.toggles] == ["optimizer", "dtype"]

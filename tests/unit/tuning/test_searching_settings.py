@@ -8,12 +8,12 @@ import random
 
 import pytest
 
-from perfguard.records.tuning import Hint, Purpose, Trial, TrialVerdict
-from perfguard.tuning.search import Found, by_promise, search
+from perfguard.records.tuning import Purpose, ToggleHint, Trial, TrialVerdict
+from perfguard.tuning.search import SearchResult, by_promise, search
 from tests.simulated_tuning import SimulatedTarget, product_of, setting, toggle
 
 
-def run(target: SimulatedTarget, most: int | None = None) -> Found:
+def run(target: SimulatedTarget, most: int | None = None) -> SearchResult:
     """Search until the end, or with time for so many trials beside the final one."""
     steering, outcome = search(target.toggles), None
     try:
@@ -23,7 +23,7 @@ def run(target: SimulatedTarget, most: int | None = None) -> Found:
             outcome = target.measure(trial, 1.0) if has_time else None
             trial = steering.send(outcome)
     except StopIteration as end:
-        found: Found = end.value
+        found: SearchResult = end.value
         return found
 
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_measured_is_left_out():
 
 def test_without_a_gain_nothing_is_compared_at_the_end():
     target = SimulatedTarget(toggles=[toggle("a")], cost=product_of(a=1.0))
-    assert run(target) == Found(recipe=(), is_complete=True, final=None)
+    assert run(target) == SearchResult(recipe=(), is_complete=True, final=None)
     assert purposes(target) == ["add"]
 
 
@@ -180,7 +180,11 @@ def test_with_noise_the_recipe_is_nearly_as_fast_as_the_best_of_all_combinations
 
 def test_findings_decide_what_is_tried_first():
     toggles = [toggle("dtype", "bf16"), toggle("memory_format"), toggle("optimizer", "foreach", "fused")]
-    hints = [Hint(code="advice.unfused", share=0.3), Hint(code="advice.layout", share=0.1), Hint(code="x", share=None)]
+    hints = [
+        ToggleHint(code="advice.unfused", share=0.3),
+        ToggleHint(code="advice.layout", share=0.1),
+        ToggleHint(code="x", share=None),
+    ]
     answers = {"advice.unfused": (("optimizer", "fused"),), "advice.layout": (("memory_format", "on"),)}
     ordered = by_promise(toggles, hints, answers, {})
     assert [each.name for each in ordered] == ["optimizer", "memory_format", "dtype"]
@@ -194,7 +198,7 @@ def test_without_findings_what_saved_most_elsewhere_is_tried_first():
     ordered = by_promise(toggles, (), {}, gains)
     assert [each.name for each in ordered] == ["c", "b", "a", "slow"]
     assert ordered[0].values == ("y", "x")
-    assert by_promise(toggles, [Hint(code="h", share=None)], {"h": (("a", "on"),)}, gains)[0].name == "a"
+    assert by_promise(toggles, [ToggleHint(code="h", share=None)], {"h": (("a", "on"),)}, gains)[0].name == "a"
 
 
 def test_a_gain_is_what_the_whole_interval_says():

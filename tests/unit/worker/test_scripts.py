@@ -10,7 +10,13 @@ import pytest
 from perfguard.records.protocol import StepKind
 from perfguard.worker.profiling.profiler import SETTLING_STEPS
 from perfguard.worker.profiling.script_settings import ScriptSettings
-from perfguard.worker.profiling.scripts import HeldScript, ScriptEnded, profile_script, profile_whole_script, run_script
+from perfguard.worker.profiling.scripts import (
+    ScriptEnded,
+    StepBoundaries,
+    profile_script,
+    profile_whole_script,
+    run_script,
+)
 
 
 @pytest.fixture
@@ -198,17 +204,17 @@ def run_steps(held, count, optimizer):
 class TestHolding:
     def test_a_script_is_held_after_the_steps_to_be_skipped(self):
         parent = Parent({"do": "stop"})
-        assert run_steps(HeldScript(parent, FakeProfiler(), ScriptSettings({}), skip=3), 10, Optimizer()) == 3
+        assert run_steps(StepBoundaries(parent, FakeProfiler(), ScriptSettings({}), skip=3), 10, Optimizer()) == 3
         assert parent.replies == [{"reply": "waiting", "step": 3, "settings": [], "checks": {}, "dtypes": []}]
 
     def test_the_first_step_is_skipped_in_any_case(self):
         parent, profiler = Parent(BARE, {"do": "stop"}), FakeProfiler()
-        assert run_steps(HeldScript(parent, profiler, ScriptSettings({}), skip=0), 10, Optimizer()) == 2
+        assert run_steps(StepBoundaries(parent, profiler, ScriptSettings({}), skip=0), 10, Optimizer()) == 2
         assert profiler.notes == ["start bare", "finish"]
 
     def test_each_step_is_looked_at_as_it_was_asked_for(self):
         parent, profiler = Parent(BARE, TRACE, BARE, TRACE, {"do": "stop"}), FakeProfiler()
-        made = run_steps(HeldScript(parent, profiler, ScriptSettings({}), skip=1), 50, Optimizer())
+        made = run_steps(StepBoundaries(parent, profiler, ScriptSettings({}), skip=1), 50, Optimizer())
         assert parent.words == ["waiting", "profiled", "profiled", "profiled", "profiled"]
         assert [note for note in profiler.notes if note.startswith("start")] == [
             "start bare",
@@ -221,26 +227,29 @@ class TestHolding:
 
     def test_hooks_are_there_while_the_script_settles(self):
         parent, profiler = Parent(TRACE), FakeProfiler()
-        held, optimizer = HeldScript(parent, profiler, ScriptSettings({}), skip=1), Optimizer()
+        held, optimizer = StepBoundaries(parent, profiler, ScriptSettings({}), skip=1), Optimizer()
         run_steps(held, 1, optimizer)
         assert profiler.notes == ["ready trace"]
         run_steps(held, SETTLING_STEPS, optimizer)
         assert profiler.notes == ["ready trace", "start trace"]
 
     def test_a_script_that_swallows_its_end_meets_it_again(self):
-        held, optimizer = HeldScript(Parent({"do": "stop"}), FakeProfiler(), ScriptSettings({}), skip=1), Optimizer()
+        held, optimizer = (
+            StepBoundaries(Parent({"do": "stop"}), FakeProfiler(), ScriptSettings({}), skip=1),
+            Optimizer(),
+        )
         for _ in range(3):
             with pytest.raises(ScriptEnded):
                 held.boundary(optimizer)
 
     def test_a_parent_that_has_gone_ends_the_script(self):
         with pytest.raises(ScriptEnded):
-            HeldScript(Parent(), FakeProfiler(), ScriptSettings({}), skip=1).boundary(Optimizer())
+            StepBoundaries(Parent(), FakeProfiler(), ScriptSettings({}), skip=1).boundary(Optimizer())
 
     def test_a_second_optimizer_is_part_of_the_steps_of_the_first(self):
         parent = Parent(BARE, BARE, {"do": "stop"})
         held, generator, critic = (
-            HeldScript(parent, FakeProfiler(), ScriptSettings({}), skip=1),
+            StepBoundaries(parent, FakeProfiler(), ScriptSettings({}), skip=1),
             Optimizer(),
             Optimizer(),
         )
@@ -252,7 +261,7 @@ class TestHolding:
         assert held.steps == 3
 
     def test_the_next_optimizer_takes_over_from_one_that_is_gone(self):
-        held, first = HeldScript(Parent(BARE), FakeProfiler(), ScriptSettings({}), skip=1), Optimizer()
+        held, first = StepBoundaries(Parent(BARE), FakeProfiler(), ScriptSettings({}), skip=1), Optimizer()
         held.boundary(first)
         del first
         second = Optimizer()
@@ -262,7 +271,7 @@ class TestHolding:
 
     def test_other_threads_and_forked_processes_have_no_boundaries(self, monkeypatch):
         parent = Parent({"do": "stop"})
-        held = HeldScript(parent, FakeProfiler(), ScriptSettings({}), skip=1)
+        held = StepBoundaries(parent, FakeProfiler(), ScriptSettings({}), skip=1)
         thread = threading.Thread(target=held.boundary, args=(Optimizer(),))
         thread.start()
         thread.join()
@@ -272,7 +281,7 @@ class TestHolding:
 
     def test_what_fails_at_a_boundary_is_not_the_scripts_to_catch(self):
         failure = OSError("disk full")
-        held = HeldScript(Parent(BARE), FakeProfiler(failure), ScriptSettings({}), skip=1)
+        held = StepBoundaries(Parent(BARE), FakeProfiler(failure), ScriptSettings({}), skip=1)
         assert run_steps(held, 5, Optimizer()) == 2
         assert held.failure is failure
 

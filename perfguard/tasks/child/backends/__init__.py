@@ -15,12 +15,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
-import numpy as np
-import numpy.typing as npt
-
 from perfguard.records.tasks import ModelPrecision
 from perfguard.tasks.backend_names import BUILTIN, GROUP
-from perfguard.tasks.child.models import Arrays, Model
+from perfguard.tasks.child.examples import Inputs
+from perfguard.tasks.child.models import Model
+from perfguard.tasks.child.postprocessing import Arrays
 
 
 class RefusedError(Exception):
@@ -55,10 +54,11 @@ class LoadRequest:
     model: Model
     precision: ModelPrecision
     threads: int
-    example: npt.NDArray[np.float32]  # One example, `(1, …)`, for tracing
-    calibration: npt.NDArray[np.float32]  # Examples that INT8 is calibrated with, `(examples, …)`
+    example: Inputs  # One example, `(1, …)`, for tracing
+    calibration: Inputs  # Examples that INT8 is calibrated with, `(examples, …)`
     cache: Path  # Folder of what is made once
     stages: Stages = field(default_factory=Stages)
+    device: str = "cpu"  # Or `cuda`; frameworks other than PyTorch run on CPUs alone
 
     def kept(self, stage: str, suffix: str, make: Callable[[Path], None]) -> Path:
         """A file that depends on the model and `suffix` alone: made by `make` in a stage, unless it is there."""
@@ -78,7 +78,7 @@ class LoadRequest:
 class Loaded:
     """A model that is ready to answer."""
 
-    run: Callable[[npt.NDArray[np.float32]], Arrays]  # A batch `(batch, …)` to its outputs
+    run: Callable[[Inputs], Arrays]  # A batch `(batch, …)` to its outputs
     ran_in: str  # The precision that really runs, as the framework itself says: `fp32`, `bf16`, `int8`
     version: str  # Of the framework
 

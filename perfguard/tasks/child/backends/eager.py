@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from perfguard.records.tasks import ModelPrecision
 from perfguard.tasks.child.backends import Loaded, LoadRequest, RefusedError
-from perfguard.tasks.child.models import Arrays
+from perfguard.tasks.child.examples import Inputs
+from perfguard.tasks.child.postprocessing import Arrays
 
 
 def load(order: LoadRequest) -> Loaded:
@@ -21,18 +20,26 @@ def load(order: LoadRequest) -> Loaded:
     module, dtype = order.model.module, torch.float32
     if order.precision is ModelPrecision.BF16:
         module, dtype = copy.deepcopy(module).to(torch.bfloat16), torch.bfloat16
+    if order.device != "cpu":
+        module = copy.deepcopy(module).to(order.device)
 
-    def run(batch: npt.NDArray[np.float32]) -> Arrays:
+    def run(batch: Inputs) -> Arrays:
         with torch.inference_mode():
-            return arrays_of(module(torch.from_numpy(batch).to(dtype)))
+            return arrays_of(module(tensor_of(batch, dtype, order.device)))
 
     return Loaded(run=run, ran_in=_dtype_of(module), version=torch.__version__)
+
+
+def tensor_of(batch: Inputs, dtype: torch.dtype, device: str = "cpu") -> torch.Tensor:
+    """Inputs as a module in `dtype` on `device` takes them; whole numbers stay what they are."""
+    found = torch.from_numpy(batch)
+    return found.to(device, dtype) if found.is_floating_point() else found.to(device)
 
 
 def arrays_of(outputs: torch.Tensor | tuple[torch.Tensor, ...]) -> Arrays:
     """Outputs of a module as float32 arrays."""
     tensors = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
-    return tuple(tensor.float().numpy() for tensor in tensors)
+    return tuple(tensor.float().cpu().numpy() for tensor in tensors)
 
 
 def _dtype_of(module: torch.nn.Module) -> str:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import onnxruntime
 
 from perfguard.records.tasks import ModelPrecision
 from perfguard.tasks.child.backends import Loaded, LoadRequest, RefusedError, reason_of
-from perfguard.tasks.child.exporting import onnx_model
-from perfguard.tasks.child.models import Arrays
-
-_INPUT = "input"
+from perfguard.tasks.child.examples import Inputs
+from perfguard.tasks.child.exporting import INPUT, onnx_model, quantized_onnx_model
+from perfguard.tasks.child.postprocessing import Arrays
 
 
 def load(order: LoadRequest) -> Loaded:
-    """A session over the exported model; INT8 is static quantization with QDQ nodes."""
+    """A session over the exported model, or over the quantized one."""
     if order.precision is ModelPrecision.BF16:
         raise RefusedError("ONNX Runtime's CPU provider has no BF16 kernels for most ops")
     path = onnx_model(order)
     if order.precision is ModelPrecision.INT8:
-        path = order.kept("quantize", "int8.onnx", lambda target: _quantize(order, path, target))
+        path = quantized_onnx_model(order)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = order.threads
     options.inter_op_num_threads = 1
@@ -34,36 +30,10 @@ def load(order: LoadRequest) -> Loaded:
     except Exception as error:
         raise RefusedError(f"ONNX Runtime refuses the model: {reason_of(error)}") from error
 
-    def run(batch: npt.NDArray[np.float32]) -> Arrays:
-        return tuple(session.run(None, {_INPUT: batch}))
+    def run(batch: Inputs) -> Arrays:
+        return tuple(session.run(None, {INPUT: batch}))
 
     return Loaded(run=run, ran_in=_ran_in(path), version=onnxruntime.__version__)
-
-
-def _quantize(order: LoadRequest, source: Path, target: Path) -> None:
-    from onnxruntime import quantization
-
-    quantization.quantize_static(
-        str(source),
-        str(target),
-        _CalibrationReader(order.calibration),
-        quant_format=quantization.QuantFormat.QDQ,
-        activation_type=quantization.QuantType.QUInt8,
-        weight_type=quantization.QuantType.QInt8,
-        per_channel=True,
-    )
-
-
-class _CalibrationReader:
-    """Calibration examples one by one, as ONNX Runtime asks for them."""
-
-    def __init__(self, examples: npt.NDArray[np.float32]) -> None:
-        self._rows: Iterator[npt.NDArray[np.float32]] = iter(np.split(examples, len(examples)))
-
-    def get_next(self) -> dict[str, npt.NDArray[np.float32]] | None:
-        """The next one; None at the end."""
-        row = next(self._rows, None)
-        return None if row is None else {_INPUT: row}
 
 
 def _ran_in(path: Path) -> str:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import openvino
 
 from perfguard.records.tasks import ModelPrecision
 from perfguard.tasks.child.backends import Loaded, LoadRequest, RefusedError, reason_of
-from perfguard.tasks.child.exporting import onnx_model
-from perfguard.tasks.child.models import Arrays
+from perfguard.tasks.child.examples import Inputs
+from perfguard.tasks.child.exporting import onnx_model, quantized_onnx_model
+from perfguard.tasks.child.postprocessing import Arrays
 
-_HINTS = {ModelPrecision.FP32: "f32", ModelPrecision.BF16: "bf16"}
+_HINTS = {ModelPrecision.FP32: "f32", ModelPrecision.BF16: "bf16", ModelPrecision.INT8: "f32"}
+"""What is not quantized is computed in; an INT8 model is one already."""
 _NAMES = {"f32": "fp32", "bf16": "bf16", "f16": "fp16", "i8": "int8", "u8": "int8"}
 _COMPUTING = ("Convolution", "FullyConnected", "MatMul", "GroupConvolution")
 
 
 def load(order: LoadRequest) -> Loaded:
-    """The compiled model, with its precision set: OpenVINO's own choice is BF16 where the CPU has it."""
-    if order.precision not in _HINTS:
-        raise RefusedError("INT8 needs NNCF, which is not set up for this backend")
-    model = openvino.Core().read_model(onnx_model(order))
+    """The compiled model, with its precision set: OpenVINO's own choice is BF16 where the CPU has it. INT8 is QDQ."""
+    is_int8 = order.precision is ModelPrecision.INT8
+    model = openvino.Core().read_model(quantized_onnx_model(order) if is_int8 else onnx_model(order))
     settings = {
         "INFERENCE_PRECISION_HINT": _HINTS[order.precision],
         "INFERENCE_NUM_THREADS": order.threads,
@@ -34,7 +34,7 @@ def load(order: LoadRequest) -> Loaded:
         raise RefusedError(f"OpenVINO refuses the model: {reason_of(error)}") from error
     request = compiled.create_infer_request()
 
-    def run(batch: npt.NDArray[np.float32]) -> Arrays:
+    def run(batch: Inputs) -> Arrays:
         request.infer([batch], share_inputs=True)
         return tuple(np.array(request.get_output_tensor(index).data) for index in range(len(compiled.outputs)))
 

@@ -8,7 +8,7 @@ from perfguard.errors import ExitCode, MeasurementError, UsageError
 from perfguard.gate.bisect import bisect
 from perfguard.records.bisection import BisectionOutcome
 from perfguard.runner.arms import git
-from perfguard.runner.arms.git import Span, started_bisect
+from perfguard.runner.arms.git import CommitRange, started_bisect
 
 
 class TestHistories:
@@ -27,11 +27,11 @@ class TestHistories:
 
     def test_a_culprit_on_a_merged_branch_is_named(self, repository, wanted, gate):
         first, slow, _ = self.merged(repository)
-        assert bisect(wanted, Span(good=first), run_gate=gate).culprit.id == slow
+        assert bisect(wanted, CommitRange(good=first), run_gate=gate).culprit.id == slow
 
     def test_with_first_parent_the_merge_is_named(self, repository, wanted, gate):
         first, _, merge = self.merged(repository)
-        found = bisect(wanted, Span(good=first, first_parent=True), run_gate=gate)
+        found = bisect(wanted, CommitRange(good=first, first_parent=True), run_gate=gate)
         assert found.culprit.id == merge
         assert found.commits == 3
 
@@ -43,7 +43,7 @@ class TestHistories:
         for number in range(5, 9):
             repository.commit(note=str(number))
         path = str(repository.path / "speed")
-        found = bisect(wanted, Span(good=first, paths=(path,)), run_gate=gate)
+        found = bisect(wanted, CommitRange(good=first, paths=(path,)), run_gate=gate)
         assert found.culprit.id == slow
         assert found.commits == 1
         assert gate.asked == [git.resolve_commit(repository.path, "HEAD"), slow]
@@ -57,7 +57,7 @@ class TestHistories:
 
     def test_a_slowdown_outside_the_paths_is_blamed_on_no_commit_that_touches_them(self, repository, wanted, gate):
         first, touching = self.innocent(repository)
-        span = Span(good=first, paths=(str(repository.path / "notes"),))
+        span = CommitRange(good=first, paths=(str(repository.path / "notes"),))
         found = bisect(wanted, span, run_gate=gate)
         assert (found.outcome, found.exit_code) == (BisectionOutcome.ELSEWHERE, ExitCode.INCONCLUSIVE)
         assert (found.culprit, found.suspects) == (None, ())
@@ -66,7 +66,7 @@ class TestHistories:
     def test_a_last_commit_of_the_paths_that_cannot_be_told_is_not_blamed(self, repository, wanted, gate):
         first, touching = self.innocent(repository)
         gate.error_at = {touching[-1]: MeasurementError("does not start")}
-        span = Span(good=first, paths=(str(repository.path / "notes"),))
+        span = CommitRange(good=first, paths=(str(repository.path / "notes"),))
         found = bisect(wanted, span, run_gate=gate)
         assert (found.outcome, found.culprit) == (BisectionOutcome.UNDECIDED, None)
         assert [commit.id for commit in found.suspects] == [touching[-1]]
@@ -77,7 +77,7 @@ class TestHistories:
         repository.commit(note="1")
         repository.commit("2")
         paths = (str(repository.path / "speed"),)
-        with started_bisect(repository.path, Span(good=first, paths=paths)) as search:
+        with started_bisect(repository.path, CommitRange(good=first, paths=paths)) as search:
             one, two = search.suspects()
         assert (one.parents, two.parents) == ((first,), (one.id,))
 
@@ -86,7 +86,7 @@ def test_a_bisection_of_the_users_own_and_the_checkout_stay_as_they_are(reposito
     commits = repository.history("0", "0", "8", "8", "8")
     repository.git("bisect", "start", commits[4], commits[0])
     before = [repository.git(*words) for words in (("bisect", "log"), ("rev-parse", "HEAD"), ("for-each-ref",))]
-    assert bisect(wanted, Span(good=commits[0], bad=commits[4]), run_gate=gate).culprit.id == commits[2]
+    assert bisect(wanted, CommitRange(good=commits[0], bad=commits[4]), run_gate=gate).culprit.id == commits[2]
     after = [repository.git(*words) for words in (("bisect", "log"), ("rev-parse", "HEAD"), ("for-each-ref",))]
     assert after == before
     assert len(repository.git("worktree", "list").splitlines()) == 1
@@ -109,12 +109,12 @@ class TestBadInput:
         repository.git("checkout", "-q", "-b", "other", "HEAD~1")
         repository.commit("1")
         repository.git("checkout", "-q", "main")
-        with pytest.raises(UsageError, match=said), started_bisect(repository.path, Span(good=good, bad=bad)):
+        with pytest.raises(UsageError, match=said), started_bisect(repository.path, CommitRange(good=good, bad=bad)):
             pass
 
     def test_paths_that_nothing_touches_are_named(self, repository, wanted, gate):
         repository.history("0", "8")
-        span = Span(good="HEAD~1", paths=(str(repository.path / "absent"),))
+        span = CommitRange(good="HEAD~1", paths=(str(repository.path / "absent"),))
         with pytest.raises(UsageError, match="no commit after HEAD~1 up to HEAD touches .*absent"):
             bisect(wanted, span, run_gate=gate)
 
@@ -122,7 +122,7 @@ class TestBadInput:
         monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
         with (
             pytest.raises(UsageError, match="is not inside a git repository"),
-            started_bisect(tmp_path, Span(good="HEAD~1")),
+            started_bisect(tmp_path, CommitRange(good="HEAD~1")),
         ):
             pass
 
@@ -130,16 +130,19 @@ class TestBadInput:
         commits = repository.history("0", "0", "8")
         clone = tmp_path / "clone"
         git.run_git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository.path}", str(clone))
-        with pytest.raises(UsageError, match="shallow clone"), started_bisect(clone, Span(good=commits[0])):
+        with pytest.raises(UsageError, match="shallow clone"), started_bisect(clone, CommitRange(good=commits[0])):
             pass
         git.run_git(clone, "fetch", "-q", "--depth", "1", "origin", commits[0])
-        with pytest.raises(UsageError, match="git fetch --unshallow"), started_bisect(clone, Span(good=commits[0])):
+        with (
+            pytest.raises(UsageError, match="git fetch --unshallow"),
+            started_bisect(clone, CommitRange(good=commits[0])),
+        ):
             pass
 
     def test_subjects_with_odd_characters_are_read_whole(self, repository):
         first = repository.commit("0")
         repository.commit("8", message="tabs\tand | pipes, ünïcode \x1b[31m and more\n\nA body\nof lines")
-        with started_bisect(repository.path, Span(good=first)) as search:
+        with started_bisect(repository.path, CommitRange(good=first)) as search:
             (commit,) = search.suspects()
         assert commit.subject == "tabs\tand | pipes, ünïcode \x1b[31m and more"
         assert commit.parents == (first,)

@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.report.html.charts import EffectAxis, LinearAxis, LogAxis, effect_axis, near_axis
+from perfguard.report.html.charts import LinearAxis, LogAxis, RatioAxis, effect_axis, near_axis
 
 RATIOS = st.floats(min_value=-0.99, max_value=1e6)
 
 
 @given(RATIOS, RATIOS, st.sampled_from([0.01, 0.05, 0.2, 1.0, 10.0]))
 def test_larger_effects_are_never_further_left(one, other, limit):
-    axis = EffectAxis(limit=limit)
+    axis = RatioAxis(limit=limit)
     low, high = sorted((one, other))
     assert 0.0 <= axis.at(low) <= axis.at(high) <= 1.0
 
 
 @pytest.mark.parametrize("limit", [0.01, 0.05, 0.5, 10.0])
 def test_zero_is_in_the_middle_and_both_sides_are_alike(limit):
-    axis = EffectAxis(limit=limit)
+    axis = RatioAxis(limit=limit)
     assert axis.at(0.0) == 0.5
     assert axis.at(limit / 3) - 0.5 == pytest.approx(0.5 - axis.at(-limit / 3))
     assert [axis.at(-limit), axis.at(limit)] == [0.0, 1.0]
@@ -30,13 +30,13 @@ def test_zero_is_in_the_middle_and_both_sides_are_alike(limit):
 
 @given(st.floats(min_value=0.01, max_value=10.0))
 def test_the_words_at_an_axis_of_effects_do_not_meet(limit):
-    axis = EffectAxis(limit=limit)
+    axis = RatioAxis(limit=limit)
     places = [axis.at(tick) for tick in axis.ticks()]
     assert all(right - left > 0.064 for left, right in pairwise(places))
 
 
 def test_a_margin_of_half_a_percent_can_be_seen_beside_an_effect_of_ten_times_as_long():
-    axis = EffectAxis(limit=10.0)
+    axis = RatioAxis(limit=10.0)
     assert axis.at(0.005) - axis.at(-0.005) > 0.03
 
 
