@@ -55,7 +55,7 @@ mutants: $(READY) ## Change the deciding modules one place at a time; which chan
 	nice -n 10 $(BIN)/python -m tests.mutants $(ARGS)
 
 schemas: $(READY) ## Write the published JSON schemas anew
-	for name in result profile events fingerprint; do \
+	for name in result profile events fingerprint task; do \
 	    $(BIN)/perfguard schema $$name > perfguard/schemas/$$name.schema.json || exit 1; done
 
 codes: $(READY) ## Write docs/codes.md anew from the catalogue of messages

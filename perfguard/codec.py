@@ -31,6 +31,7 @@ from perfguard.records.run import CaseFailed
 from perfguard.records.steps.findings import Finding, finding_of_schema_1
 from perfguard.records.steps.ops import Attribution, Culprit, OpCountChange
 from perfguard.records.steps.profile import ProfiledCase, ProfileReport
+from perfguard.records.tasks import TaskConfig
 from perfguard.records.verdict import GateResult, SignalFinding, Verdict
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ _SCHEMAS: dict[str, tuple[Any, str]] = {
     "profile": (ProfileReport, "What `perfguard profile` says of cases or a script, version 1"),
     "events": (Event, "One line of events.jsonl, version 2"),
     "fingerprint": (Fingerprint, "Fingerprint of a machine and its software stack"),
+    "task": (TaskConfig, "A task file, in TOML"),
 }
 SCHEMAS = tuple(_SCHEMAS)  # Names that `schema_of` knows
 
@@ -205,7 +207,7 @@ def decode_event(line: bytes, *, source: str) -> Event:
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """JSON schema of `result`, `profile`, `events` (one line) or `fingerprint`. Raises KeyError: another name."""
+    """JSON schema of `result`, `profile`, `events` (a line), `fingerprint` or `task`. Raises KeyError: another name."""
     kind, title = _SCHEMAS[name]
     if kind is not Event:
         schema = msgspec.json.schema(kind)

@@ -81,7 +81,8 @@ def gate(project):
 
 def test_a_candidate_that_misses_the_quality_fails_and_the_same_code_passes(gated):
     assert gate(gated)["exit_code"] == 0
-    gated.write("nets.py", NETS.replace("self.layers(images)\n", "self.layers(images) * (1 if self.training else -1)\n"))
+    broken = "self.layers(images) * (1 if self.training else -1)\n"
+    gated.write("nets.py", NETS.replace("self.layers(images)\n", broken))
     found = gate(gated)
     (verdict,) = found["gate"]["verdicts"]
     assert (verdict["outcome"], found["exit_code"] != 0) == ("failed", True)

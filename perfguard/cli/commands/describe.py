@@ -238,10 +238,10 @@ def show(*, origin: bool, as_json: bool) -> None:
 @click.command("schema")
 @click.argument("name", type=click.Choice(SCHEMAS))
 def schema_command(*, name: str) -> None:
-    """Print the JSON schema of an output.
+    """Print the JSON schema of an output, or of a task file.
 
     NAME is result (--format json of commands that measure), profile (--format json of `profile`), events
-    (events.jsonl) or fingerprint (--json).
+    (events.jsonl), fingerprint (--json) or task (a task file's content).
     """
     click.echo(json.dumps(schema_of(name), indent=1, sort_keys=True))
 
