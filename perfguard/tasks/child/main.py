@@ -71,7 +71,7 @@ _padding: list[bytearray] = []
 
 
 def _move_memory() -> None:
-    """Take memory of drawn sizes for good: where arrays lie must not hang on the cell, whose name is of some length."""
+    """Allocate blocks of random sizes for good; else the length of a cell's name decides where its arrays lie."""
     draw = random.SystemRandom()
     _padding.extend(bytearray(draw.randrange(1, 4096)) for _ in range(256))
 
