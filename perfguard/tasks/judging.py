@@ -123,7 +123,9 @@ def _outcome_of_training(
                 limit_s=plan.task.training_limit_s,
             )
         )
-    return (CellOutcome.INVALID, tuple(broken)) if broken else (CellOutcome.VALID, ())
+    if broken:
+        return CellOutcome.INVALID, tuple(broken)
+    return (CellOutcome.VALID if len(trainings) == plan.rounds else CellOutcome.UNMEASURED), ()
 
 
 def _to_target(trainings: Sequence[MeasuredTraining]) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import resource
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from perfguard.records.tasks import (
     TaskJob,
     TaskLoaded,
 )
-from perfguard.tasks.child.backends import RefusedError
+from perfguard.tasks.child.backends import RefusedError, Stages
 from perfguard.tasks.child.backends.eager import arrays_of
 from perfguard.tasks.child.code import code_sha256
 from perfguard.tasks.child.examples import Inputs, Split, TaskExamples
@@ -56,11 +57,18 @@ def measure_training(job: TaskJob, examples: TaskExamples, tell: Callable[[str, 
         raise ConfigError("quality: a training needs labels; its kind is 'labelled'")
     torch.set_num_threads(job.cell.threads)
     torch.manual_seed(job.seed)
-    module, name = new_module(job.task.model.architecture), job.task.model.architecture
+    name = job.task.model.architecture
+    module, stages = new_module(name), Stages()
     model, split = trainable(module, name, examples)
-    learner = _Learner(job.task, module, model, is_compiled=job.cell.backend == "compile")
-    learner.is_bf16 = job.cell.precision is ModelPrecision.BF16
-    learner.answers(examples.evaluation.inputs[:1])  # shows the precision, and compiles
+    learner = _Learner(
+        job.task,
+        module,
+        model,
+        is_compiled=job.cell.backend == "compile",
+        is_bf16=job.cell.precision is ModelPrecision.BF16,
+    )
+    with stages.stage("compile") if learner.is_compiled else contextlib.nullcontext():
+        learner.try_out(split, examples.evaluation)
     tell(
         "loaded",
         TaskLoaded(
@@ -72,7 +80,7 @@ def measure_training(job: TaskJob, examples: TaskExamples, tell: Callable[[str, 
             ran_in="bf16" if torch.bfloat16 in learner.dtypes else "fp32",
             version=torch.__version__,
             snr_db=None,
-            stages={},
+            stages=stages.seconds,
             cached=(),
         ),
     )
@@ -87,7 +95,7 @@ class _Learner:
     module: nn.Module
     model: Trainable
     is_compiled: bool
-    is_bf16: bool = False
+    is_bf16: bool
     dtypes: set[torch.dtype] = field(default_factory=set)  # Of outputs so far
     _forward: Callable[..., Any] = field(init=False)
     _loss: Callable[..., torch.Tensor] = field(init=False)
@@ -95,6 +103,21 @@ class _Learner:
     def __post_init__(self) -> None:
         self._forward = torch.compile(self.module) if self.is_compiled else self.module
         self._loss = torch.compile(self.model.loss) if self.is_compiled else self.model.loss
+
+    def try_out(self, split: Split, evaluated: Split) -> None:
+        """Compute a loss, its gradients and answers once, so that compiling them is no part of a training's time.
+
+        Weights, buffers and torch's seed are afterwards what they were.
+        """
+        before = copy.deepcopy(self.module.state_dict())
+        assert split.labels is not None  # noqa: S101 - `trainable` has checked it
+        inputs, labels = (torch.from_numpy(each[: self.model.batch]) for each in (split.inputs, split.labels))
+        with torch.random.fork_rng(devices=()):
+            self.module.train()
+            self.loss(inputs, labels).backward()
+            self.answers(evaluated.inputs[:_EVALUATED])
+        self.module.zero_grad(set_to_none=True)
+        self.module.load_state_dict(before)
 
     def loss(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The loss, computed in the precision that is measured."""

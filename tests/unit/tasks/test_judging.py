@@ -66,7 +66,7 @@ def test_a_problem_is_the_outcome(code, outcome):
 
 def test_a_training_counts_where_each_seed_reaches_the_target():
     runs = [trained(FIRST, 0, 0.3, 0.46), trained(FIRST, 1, 0.2, 0.4, 0.47), trained(FIRST, 2, 0.5)]
-    result = only(runs, scenario=Scenario.TRAINING)
+    (result,) = judge(replace(plan(FIRST, scenario=Scenario.TRAINING), rounds=3), runs)
     assert (result.outcome, result.score, result.rounds, result.quality) == (CellOutcome.VALID, 2.0, 3, 0.46)
     assert [training.seed for training in result.trainings] == [0, 1, 2]
 
@@ -78,6 +78,12 @@ def test_a_seed_that_misses_the_target_makes_a_training_invalid():
     (reason,) = result.reasons
     assert reason.code == "task.not_reached"
     assert (reason.values["missed"], reason.values["seeds"], reason.values["quality"]) == (1, 2, 0.4)
+
+
+def test_a_training_that_was_cut_short_does_not_count():
+    runs = [trained(FIRST, seed, 0.5) for seed in range(4)]
+    assert only(runs, scenario=Scenario.TRAINING).outcome is CellOutcome.UNMEASURED
+    assert only([*runs, trained(FIRST, 4, 0.5)], scenario=Scenario.TRAINING).outcome is CellOutcome.VALID
 
 
 def test_trainings_are_compared_seed_by_seed():
