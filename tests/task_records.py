@@ -41,6 +41,26 @@ reference = 0.9
 fraction = 0.5
 """
 """A task file."""
+FAST = """
+name = "fast"
+doc = "Digits, in a second"
+[model]
+architecture = "digits_cnn"
+weights = "trained"
+[data]
+source = "sklearn:digits"
+parts = { full = 597, tiny = 64 }
+[quality]
+metric = "top-1"
+kind = "labelled"
+reference = 0.97
+fraction = 0.98
+[durations.rapid]
+min_queries = 64
+min_s = 0.3
+max_s = 60.0
+"""
+"""A packaged task's network and data, measured in a third of a second."""
 FIRST, SECOND = (TaskCell(backend=name, precision=ModelPrecision.FP32, threads=1) for name in ("eager", "onnxruntime"))
 NOISE = (1.0, 1.02, 0.99, 1.01, 0.98)
 LOADED = TaskLoaded(

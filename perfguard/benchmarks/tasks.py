@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from perfguard.benchmarks.api import Timed
@@ -23,11 +22,12 @@ from perfguard.records.tasks import (
     QualityKind,
     QualityTarget,
 )
+from perfguard.tasks.child.answers import answer_each
 from perfguard.tasks.child.backends import LoadRequest, RefusedError, backend_named
 from perfguard.tasks.child.examples import Inputs, TaskExamples, load_examples
 from perfguard.tasks.child.models import Model, load_model
 from perfguard.tasks.child.postprocessing import Arrays
-from perfguard.tasks.child.quality import quality_of
+from perfguard.tasks.child.quality import measured_quality
 from perfguard.tasks.places import tasks_cache, tasks_home
 
 if sys.version_info >= (3, 11):
@@ -69,8 +69,12 @@ def query(task: str | Path, *, backend: str = "eager", dtype: str = "fp32", batc
     def ask() -> torch.Tensor:
         return torch.from_numpy(answer(chosen)[0])
 
+    def plain() -> Arrays:
+        return answer_each(_answering(model, examples, "eager", ModelPrecision.FP32), examples.evaluation.inputs)
+
     def check() -> dict[str, float]:
-        found = _quality(answer, model, examples, target)
+        evaluated = examples.evaluation
+        found = measured_quality(target, answer_each(answer, evaluated.inputs), evaluated.labels, plain)
         if found < target.least:
             raise MeasurementError(
                 f"{target.metric.value} is {found:.4g}, the target is {target.least:.4g}: the speed does not count"
@@ -122,21 +126,4 @@ def _answering(
         raise MeasurementError(f"{backend} cannot run it in {precision.value}: {error}") from error
     if loaded.ran_in != precision.value:
         raise MeasurementError(f"{precision.value} was asked for, and {backend} runs {loaded.ran_in}")
-    finish = model.postprocess
-    return loaded.run if finish is None else lambda batch: finish(loaded.run(batch), batch)
-
-
-def _quality(answer: Callable[[Inputs], Arrays], model: Model, examples: TaskExamples, target: QualityTarget) -> float:
-    inputs, labels = examples.evaluation.inputs, examples.evaluation.labels
-    if target.kind is QualityKind.LABELLED:
-        if labels is None:
-            raise UsageError("quality: kind is 'labelled', and the data has no labels")
-        return quality_of(target.metric, _each(answer, inputs), labels)
-    plain = _answering(model, examples, "eager", ModelPrecision.FP32)
-    return quality_of(target.metric, _each(answer, inputs), _each(plain, inputs))
-
-
-def _each(answer: Callable[[Inputs], Arrays], inputs: Inputs) -> Arrays:
-    """Answers to examples that come one by one."""
-    answered = [answer(inputs[row : row + 1]) for row in range(len(inputs))]
-    return tuple(np.concatenate(parts) for parts in zip(*answered, strict=True))
+    return model.answering(loaded.run)

@@ -37,7 +37,7 @@ from perfguard.runner.arms import git
 from perfguard.runner.run_folder import read_events
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.runner.tasks import Watch, measure_cell
-from perfguard.tasks.judging import judge, recommendation
+from perfguard.tasks.judging import judge, recommendation, worst_outcome
 from perfguard.tasks.packages import describe_system, logs_folder, write_manifest
 from perfguard.tasks.places import tasks_cache, tasks_home
 from perfguard.tasks.task_files import duration_of
@@ -87,7 +87,7 @@ def run_task(request: Request, asked: Asked) -> TaskResult:
         _measure(session, plan, start)
         result = task_result(session.data, machine=machine_line(session.fingerprint))
         code = ExitCode.INTERRUPTED if session.interrupts.asked else ExitCode(result.exit_code)
-        session.emit(RunFinished(outcome=_outcome_of(result.cells), exit_code=code, reasons=()))
+        session.emit(RunFinished(outcome=worst_outcome(result.cells).value, exit_code=code, reasons=()))
         result = replace(result, exit_code=int(code), notes=tuple(session.notes))
         session.folder.write_json(RESULT, result)
         if plan.scenario is not Scenario.TRAINING:
@@ -239,9 +239,3 @@ def _exit_code(cells: Sequence[CellResult]) -> ExitCode:
     if outcomes <= {CellOutcome.REFUSED, CellOutcome.FAILED} or CellOutcome.FAILED in outcomes:
         return ExitCode.INFRASTRUCTURE
     return ExitCode.INCONCLUSIVE if CellOutcome.UNMEASURED in outcomes else ExitCode.PASS
-
-
-def _outcome_of(cells: Sequence[CellResult]) -> str:
-    """The worst outcome; what a backend refuses counts only where nothing else was measured."""
-    ranks, outcomes = list(CellOutcome), {cell.outcome for cell in cells}
-    return max(outcomes - {CellOutcome.REFUSED} or outcomes, key=ranks.index).value

@@ -47,6 +47,12 @@ def recommendation(results: Sequence[CellResult], runs: Sequence[CellRun], plan:
     return best, all(other is not None and other.lower > 1 for other in others)
 
 
+def worst_outcome(cells: Sequence[CellResult]) -> CellOutcome:
+    """Of all cells; what a backend refuses counts only where nothing else was measured."""
+    outcomes = {cell.outcome for cell in cells}
+    return max(outcomes - {CellOutcome.REFUSED} or outcomes, key=list(CellOutcome).index)
+
+
 def _result(
     plan: TaskPlan, cell: TaskCell, runs: Sequence[CellRun], times: dict[int, float], reference: dict[int, float]
 ) -> CellResult:

@@ -8,30 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.task_backends import write_backends
+from tests.task_records import FAST
 
 pytest.importorskip("torch")
 pytest.importorskip("mlperf_loadgen")
 pytestmark = pytest.mark.torch
-
-FAST = """
-name = "fast"
-doc = "Digits, in a second"
-[model]
-architecture = "digits_cnn"
-weights = "trained"
-[data]
-source = "sklearn:digits"
-parts = { full = 597, tiny = 64 }
-[quality]
-metric = "top-1"
-kind = "labelled"
-reference = 0.97
-fraction = 0.98
-[durations.rapid]
-min_queries = 64
-min_s = 0.3
-max_s = 60.0
-"""
 
 
 @pytest.fixture(scope="module")

@@ -88,15 +88,15 @@ class RunSection:
     content: RunContent  # What is known of it; the page shows its arms, machine and files as they are
     mark: Mark  # What is said of it
     sentence: str  # The same as a sentence
-    culprits: tuple[CulpritLine, ...]
+    culprits: tuple[CulpritLine, ...] = ()
     """Of the case that needs a look first; empty where it did not regress or was not profiled."""
-    error_rate: str  # What is known of the gate's error rates; empty where nothing was judged
+    error_rate: str = ""  # What is known of the gate's error rates; empty where nothing was judged
     facts: tuple[tuple[str, str], ...]  # Labels with their texts
     problems: tuple[str, ...]  # What of the run is not shown, and why
-    forest: Chart | None  # Effects of all cases; None where nothing was compared
-    cases_table: Table | None  # All cases; None where there are none
-    cases: tuple[CaseSection, ...]  # Each with its evidence, what needs a look first
-    arms: Table | None  # Both sides; None where none was started
+    forest: Chart | None = None  # Effects of all cases; None where nothing was compared
+    cases_table: Table | None = None  # All cases; None where there are none
+    cases: tuple[CaseSection, ...] = ()  # Each with its evidence, what needs a look first
+    arms: Table | None = None  # Both sides; None where none was started
     notes: tuple[str, ...]  # What the reader should know
     charts: tuple[Chart, ...] = ()  # Of a run that trains, or one of a task
     tables: tuple[Table, ...] = ()  # Likewise
@@ -166,8 +166,6 @@ def _training_section(content: RunContent, found: Training, number: int) -> RunS
         content=content,
         mark=mark_of_training(found),
         sentence=describe_all(found.reasons),
-        culprits=(),
-        error_rate="",
         facts=(
             *_facts(content),
             ("exit code", str(found.exit_code)),
@@ -176,10 +174,6 @@ def _training_section(content: RunContent, found: Training, number: int) -> RunS
             ("data", found.planned.config.data.source),
         ),
         problems=content.problems,
-        forest=None,
-        cases_table=None,
-        cases=(),
-        arms=None,
         notes=tuple(map(describe, found.notes)),
         charts=tuple(training_charts(found)),
         tables=tuple(training_tables(found)),
@@ -192,14 +186,8 @@ def _task_section(content: RunContent, found: TaskResult, number: int) -> RunSec
         content=content,
         mark=mark_of_task(found),
         sentence=conclusion_of(found),
-        culprits=(),
-        error_rate="",
         facts=(*_facts(content), ("exit code", str(found.exit_code)), *heading_of(found)),
         problems=content.problems,
-        forest=None,
-        cases_table=None,
-        cases=(),
-        arms=None,
         notes=tuple(map(describe, found.notes)),
         charts=tuple(task_charts(found)),
         tables=tuple(task_tables(found)),

@@ -12,6 +12,7 @@ from perfguard.report.html.effect_bars import Ends, common_axis, effect_bar, eff
 from perfguard.report.messages.catalog import describe
 from perfguard.report.rows import Mark
 from perfguard.report.terminal.tasks import ratio_text, score_text, stages_text
+from perfguard.tasks.judging import worst_outcome
 from perfguard.units import format_count
 
 _SIGNS = {
@@ -31,9 +32,8 @@ def mark_of_cell(outcome: CellOutcome) -> Mark:
 
 
 def mark_of_task(found: TaskResult) -> Mark:
-    """The outcome of the worst cell; what a backend refuses counts only where nothing else was measured."""
-    outcomes = {cell.outcome for cell in found.cells}
-    return mark_of_cell(max(outcomes - {CellOutcome.REFUSED} or outcomes, key=list(CellOutcome).index))
+    """How its worst cell is shown."""
+    return mark_of_cell(worst_outcome(found.cells))
 
 
 def task_charts(found: TaskResult) -> Iterator[Chart]:

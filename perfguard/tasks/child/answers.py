@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from perfguard.tasks.child.examples import Inputs
 from perfguard.tasks.child.postprocessing import Arrays
 from perfguard.tasks.loadgen_logs import LoggedAnswer
 
@@ -18,6 +19,12 @@ def encoded(outputs: Arrays) -> list[npt.NDArray[np.float32]]:
     else:
         rows = np.concatenate([output.reshape(len(output), -1) for output in outputs], axis=1, dtype=np.float32)
     return list(rows)
+
+
+def answer_each(run: Callable[[Inputs], Arrays], inputs: Inputs) -> Arrays:
+    """Answers to examples that come one by one, as LoadGen sends them."""
+    answered = [run(inputs[row : row + 1]) for row in range(len(inputs))]
+    return tuple(np.concatenate(parts) for parts in zip(*answered, strict=True))
 
 
 def decoded(answers: Sequence[LoggedAnswer], like: Arrays) -> tuple[npt.NDArray[np.int64], Arrays]:

@@ -21,14 +21,13 @@ import msgspec
 import numpy as np
 
 from perfguard.codec import to_builtins
-from perfguard.errors import ConfigError, PerfguardError
+from perfguard.errors import PerfguardError
 from perfguard.records.tasks import (
     Hardware,
     MeasuredQuality,
     MeasuredSpeed,
     Mode,
     ModelPrecision,
-    QualityKind,
     Scenario,
     TaskJob,
     TaskLoaded,
@@ -45,14 +44,11 @@ from perfguard.tasks.loadgen_logs import (
 from perfguard.tasks.scores import confirms, early_stopping, percentile, snr_db
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from perfguard.tasks.child.backends import Loaded
-    from perfguard.tasks.child.examples import Inputs, TaskExamples
+    from perfguard.tasks.child.examples import TaskExamples
     from perfguard.tasks.child.loadgen import Stamps
     from perfguard.tasks.child.models import Model
     from perfguard.tasks.child.postprocessing import Arrays
-    from perfguard.tasks.child.quality import Truth
 
 _COMPARED = 32  # Examples whose outputs are compared with PyTorch's
 _BATCH = 16  # Examples at a time in the offline scenario
@@ -113,17 +109,12 @@ class _Ready:
     reference: Arrays  # Its answers to the first examples
     loaded: Loaded
 
-    def answering(self, loaded: Loaded) -> Callable[[Inputs], Arrays]:
-        """What gives answers: the model, and what makes answers of its outputs."""
-        finish = self.model.postprocess
-        return loaded.run if finish is None else lambda batch: finish(loaded.run(batch), batch)
-
 
 def _measure(job: TaskJob, tell: Any, fail: Any) -> None:
     from perfguard.tasks.child.loadgen import System, measure
 
     ready = _load(job, tell)
-    run, inputs = ready.answering(ready.loaded), ready.examples.evaluation.inputs
+    run, inputs = ready.model.answering(ready.loaded.run), ready.examples.evaluation.inputs
     batch = _BATCH if job.scenario is Scenario.OFFLINE else 1
     pace_s = _warmed_up(ready, job.warmups, batch)
     before = _Used.now()
@@ -146,7 +137,7 @@ def _train(job: TaskJob, tell: Any) -> None:
 
 
 def _load(job: TaskJob, tell: Any) -> _Ready:
-    from perfguard.tasks.child.answers import encoded
+    from perfguard.tasks.child.answers import answer_each, encoded
     from perfguard.tasks.child.backends import LoadRequest, RefusedError, Stages, backend_named, eager
     from perfguard.tasks.child.code import code_sha256
     from perfguard.tasks.child.examples import load_examples
@@ -172,7 +163,7 @@ def _load(job: TaskJob, tell: Any) -> _Ready:
     plain = eager.load(replace(order, precision=ModelPrecision.FP32, device="cpu"))
     reference = plain.run(first)
     loaded = backend_named(job.cell.backend)(order)
-    answers = _each(loaded.run, first)
+    answers = answer_each(loaded.run, first)
     first_answers = answers if model.postprocess is None else model.postprocess(answers, first)
     np.save(Path(job.logs) / FIRST_ANSWERS, np.stack(encoded(first_answers)))
     tell(
@@ -218,15 +209,9 @@ def _warmed_up(ready: _Ready, warmups: int, batch: int) -> float:
     for number in range(max(1, warmups)):
         chosen = inputs[[(number * batch + offset) % len(inputs) for offset in range(batch)]]
         began = time.perf_counter()
-        ready.answering(ready.loaded)(chosen)
+        ready.model.answering(ready.loaded.run)(chosen)
         fastest_s = min(fastest_s, time.perf_counter() - began)
     return fastest_s
-
-
-def _each(run: Callable[[Inputs], Arrays], inputs: Inputs) -> Arrays:
-    """Outputs for examples that come one by one, as LoadGen sends them."""
-    answered = [run(inputs[index : index + 1]) for index in range(len(inputs))]
-    return tuple(np.concatenate(parts) for parts in zip(*answered, strict=True))
 
 
 def _speed(job: TaskJob, stamps: Stamps, duration_s: float, before: _Used) -> MeasuredSpeed:
@@ -261,20 +246,22 @@ def _speed(job: TaskJob, stamps: Stamps, duration_s: float, before: _Used) -> Me
 
 
 def _quality(job: TaskJob, ready: _Ready) -> MeasuredQuality:
-    from perfguard.tasks.child.answers import decoded
-    from perfguard.tasks.child.quality import quality_of
+    from perfguard.tasks.child.answers import answer_each, decoded
+    from perfguard.tasks.child.quality import measured_quality
 
     answers = parse_answers((Path(job.logs) / ACCURACY).read_text(encoding="utf-8"), source=ACCURACY)
     indices, outputs = decoded(answers, ready.reference)
-    target, labels = job.task.quality, ready.examples.evaluation.labels
-    if target.kind is QualityKind.LABELLED:
-        if labels is None:
-            raise ConfigError(f"quality: kind is {target.kind.value!r}, and {job.task.data.source} has no labels")
-        truth: Truth = labels[indices]
-    else:
-        truth = tuple(each[indices] for each in _each(ready.answering(ready.plain), ready.examples.evaluation.inputs))
+    evaluated = ready.examples.evaluation
+
+    def plain() -> Arrays:
+        found = answer_each(ready.model.answering(ready.plain.run), evaluated.inputs)
+        return tuple(each[indices] for each in found)
+
+    labels = None if evaluated.labels is None else evaluated.labels[indices]
     return MeasuredQuality(
-        value=quality_of(target.metric, outputs, truth), examples=len(indices), answers_sha256=answers_sha256(answers)
+        value=measured_quality(job.task.quality, outputs, labels, plain),
+        examples=len(indices),
+        answers_sha256=answers_sha256(answers),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +13,10 @@ from torch import nn
 
 from perfguard.errors import ConfigError, UsageError
 from perfguard.records.tasks import ModelSource
-from perfguard.tasks.child.examples import TaskExamples, sha256_of
+from perfguard.tasks.child.examples import Inputs, TaskExamples, sha256_of
 from perfguard.tasks.child.importing import import_tflite
 from perfguard.tasks.child.learning import train_epoch, trainable
-from perfguard.tasks.child.postprocessing import POSTPROCESSES, Postprocess
+from perfguard.tasks.child.postprocessing import POSTPROCESSES, Arrays, Postprocess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,11 @@ class Model:
     has_real_weights: bool  # Whether it was trained, here or elsewhere
     postprocess: Postprocess | None  # Makes answers of outputs
     file: Path | None = None  # That it was imported from
+
+    def answering(self, run: Callable[[Inputs], Arrays]) -> Callable[[Inputs], Arrays]:
+        """What gives answers: a framework's function for the network, and what makes answers of its outputs."""
+        finish = self.postprocess
+        return run if finish is None else lambda batch: finish(run(batch), batch)
 
 
 TFLITE = "tflite"

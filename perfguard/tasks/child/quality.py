@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfguard.errors import ConfigError
-from perfguard.records.tasks import Metric
+from perfguard.records.tasks import Metric, QualityKind, QualityTarget
 from perfguard.tasks.child.postprocessing import Arrays
 
 Truth = npt.NDArray[Any] | Arrays
@@ -25,6 +25,21 @@ def quality_of(metric: Metric, answers: Arrays, truth: Truth) -> float:
         ConfigError: The metric is not for such answers.
     """
     return _METRICS[metric](answers, truth)
+
+
+def measured_quality(
+    target: QualityTarget, answers: Arrays, labels: npt.NDArray[Any] | None, plain: Callable[[], Arrays]
+) -> float:
+    """The quality of answers by what a task measures it against: labels, or `plain`, what PyTorch answers in FP32.
+
+    Raises:
+        ConfigError: There are no labels, or the metric is not for such answers.
+    """
+    if target.kind is not QualityKind.LABELLED:
+        return quality_of(target.metric, answers, plain())
+    if labels is None:
+        raise ConfigError(f"quality: kind is {target.kind.value!r}, and the data has no labels")
+    return quality_of(target.metric, answers, labels)
 
 
 def _top1(answers: Arrays, truth: Truth) -> float:

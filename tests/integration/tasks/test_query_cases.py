@@ -9,7 +9,7 @@ pytest.importorskip("sklearn")
 
 from perfguard.benchmarks.tasks import digits, query  # noqa: E402
 from perfguard.errors import MeasurementError, UsageError  # noqa: E402
-from tests.e2e.test_running_tasks import FAST  # noqa: E402
+from tests.task_records import FAST  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
