@@ -6,22 +6,24 @@ from dataclasses import replace
 
 from perfguard.codec import encode_event
 from perfguard.records.events import EVENT_SCHEMA, RunFinished, RunStarted
-from perfguard.records.tasks import (
+from perfguard.records.task_results import (
     CellRun,
-    Cooling,
-    DataPart,
-    Duration,
     MeasuredQuality,
     MeasuredSpeed,
     MeasuredTraining,
+    QualityAfter,
+    TaskLoaded,
+)
+from perfguard.records.tasks import (
+    Cooling,
+    DataPart,
+    Duration,
     Mode,
     ModelPrecision,
-    QualityAfter,
     QualityKind,
     Scenario,
     Size,
     TaskCell,
-    TaskLoaded,
     TaskPlan,
 )
 from perfguard.tasks.task_files import parse_task

@@ -11,7 +11,7 @@ from perfguard.gate.task_audits import RESULT
 from perfguard.gate.tasks import recorded_task
 from perfguard.host.identity import machine_line
 from perfguard.records.task_audits import Audit
-from perfguard.records.tasks import TaskResult
+from perfguard.records.task_results import TaskResult
 from perfguard.report.terminal.tasks import render_audit, render_task
 from perfguard.store.files import parse_json
 from perfguard.watch.sources.event_sources import host_of

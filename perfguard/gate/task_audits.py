@@ -13,7 +13,8 @@ from perfguard.host.identity import machine_line
 from perfguard.records.events import RunFinished
 from perfguard.records.facts import Fact
 from perfguard.records.task_audits import Audit, CellAudit
-from perfguard.records.tasks import CellOutcome, CellResult, CellRun, ComplianceTest, Mode, Package, TaskCell, TaskPlan
+from perfguard.records.task_results import CellOutcome, CellResult, CellRun, Package
+from perfguard.records.tasks import ComplianceTest, Mode, TaskCell, TaskPlan
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.tasks.auditing import (
     LEAST_OF_CLAIM,

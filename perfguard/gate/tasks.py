@@ -16,22 +16,18 @@ from perfguard.host.identity import machine_line
 from perfguard.records.events import RunFinished
 from perfguard.records.facts import Severity, fact
 from perfguard.records.run_data import RunData
+from perfguard.records.task_results import CellOutcome, CellResult, CellRun, Package, TaskResult
 from perfguard.records.tasks import (
-    CellOutcome,
-    CellResult,
-    CellRun,
     ComplianceTest,
     Cooling,
     DataPart,
     Mode,
-    Package,
     Scenario,
     Size,
     TaskCell,
     TaskConfig,
     TaskJob,
     TaskPlan,
-    TaskResult,
 )
 from perfguard.runner.arms import git
 from perfguard.runner.run_folder import read_events

@@ -15,7 +15,8 @@ from perfguard.records.plan import DEFAULT_GATE, GateSettings
 from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCountChange
-from perfguard.records.tasks import CellRun, TaskPlan
+from perfguard.records.task_results import CellRun
+from perfguard.records.tasks import TaskPlan
 from perfguard.records.training import TrainedOn, TrainingEpoch, TrainingOutcome, TrainingPlanned, TrainingUse
 
 EVENT_SCHEMA = 2

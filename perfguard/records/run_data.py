@@ -31,7 +31,8 @@ from perfguard.records.run import (
 )
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCountChange
-from perfguard.records.tasks import CellRun, TaskData, TaskPlan
+from perfguard.records.task_results import CellRun, TaskData
+from perfguard.records.tasks import TaskPlan
 from perfguard.records.training import TrainedOn, TrainingEpoch, TrainingOutcome, TrainingPlanned, TrainingUse
 from perfguard.records.training_data import TrainingData
 

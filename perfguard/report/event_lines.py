@@ -25,7 +25,7 @@ from perfguard.records.events import (
 )
 from perfguard.records.facts import Fact
 from perfguard.records.run import CaseFailed, Stage
-from perfguard.records.tasks import CellRun
+from perfguard.records.task_results import CellRun
 from perfguard.records.training import TrainedOn, TrainingEpoch
 from perfguard.report.case_history import short_source
 from perfguard.report.culprits import change_text, culprit_texts, step_text

@@ -14,15 +14,8 @@ from typing import IO, Any
 
 from perfguard.codec import from_builtins, to_json
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.tasks import (
-    CellRun,
-    Hardware,
-    MeasuredQuality,
-    MeasuredSpeed,
-    MeasuredTraining,
-    TaskJob,
-    TaskLoaded,
-)
+from perfguard.records.task_results import CellRun, MeasuredQuality, MeasuredSpeed, MeasuredTraining, TaskLoaded
+from perfguard.records.tasks import Hardware, TaskJob
 from perfguard.runner.process.json_lines import json_lines
 from perfguard.runner.process.launching import launched
 

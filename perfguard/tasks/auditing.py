@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.tasks import MeasuredSpeed, Scenario
+from perfguard.records.task_results import MeasuredSpeed
+from perfguard.records.tasks import Scenario
 from perfguard.tasks.loadgen_logs import LoggedAnswer
 from perfguard.tasks.scores import LEAST_EQUAL_DB, snr_db
 

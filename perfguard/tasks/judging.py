@@ -7,19 +7,8 @@ from collections.abc import Sequence
 from statistics import median
 
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.tasks import (
-    CellOutcome,
-    CellResult,
-    CellRun,
-    Interval95,
-    MeasuredSpeed,
-    MeasuredTraining,
-    ModelPrecision,
-    QualityKind,
-    Scenario,
-    TaskCell,
-    TaskPlan,
-)
+from perfguard.records.task_results import CellOutcome, CellResult, CellRun, Interval95, MeasuredSpeed, MeasuredTraining
+from perfguard.records.tasks import ModelPrecision, QualityKind, Scenario, TaskCell, TaskPlan
 from perfguard.stats.paired import estimate_paired
 
 LEAST_SNR_DB = 100.0

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from perfguard.codec import to_json
 from perfguard.records.machine.fingerprint import Fingerprint
-from perfguard.records.tasks import ComplianceTest, Mode, Package, Scenario, TaskCell, TaskPlan
+from perfguard.records.task_results import Package
+from perfguard.records.tasks import ComplianceTest, Mode, Scenario, TaskCell, TaskPlan
 
 MANIFEST = "package.json"
 ORGANIZATION = "perfguard"

@@ -9,7 +9,7 @@ from perfguard.records.result import RunResult
 from perfguard.records.run import Stage
 from perfguard.records.steps.ops import Attribution
 from perfguard.records.steps.profile import ProfileReport
-from perfguard.records.tasks import TaskResult
+from perfguard.records.task_results import TaskResult
 from perfguard.records.training import Training
 from perfguard.watch.view.run_view import History
 

@@ -11,7 +11,7 @@ from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.profile import ProfiledCase
 from perfguard.records.steps.projection import CaseProjection
-from perfguard.records.tasks import TaskResult
+from perfguard.records.task_results import TaskResult
 from perfguard.records.training import Training
 from perfguard.records.verdict import GateResult, Outcome, Verdict
 from perfguard.report.case_history import changes_text, histories_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from perfguard.records.tasks import CellOutcome, CellResult, Scenario, TaskResult
+from perfguard.records.task_results import CellOutcome, CellResult, TaskResult
+from perfguard.records.tasks import Scenario
 from perfguard.report.html.charts import Cell, Chart, Table, cells, mark_cell
 from perfguard.report.html.curves import Curve, curves_picture
 from perfguard.report.html.effect_bars import Ends, common_axis, effect_bar, effect_ticks, scale_text

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from perfguard.records.facts import Fact, Severity
 from perfguard.records.task_audits import Audit
-from perfguard.records.tasks import CellOutcome, CellResult, CellRun, Mode, Scenario, TaskConfig, TaskPlan, TaskResult
+from perfguard.records.task_results import CellOutcome, CellResult, CellRun, TaskResult
+from perfguard.records.tasks import Mode, Scenario, TaskConfig, TaskPlan
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.tables import plain_table, texts
 from perfguard.units import format_count, format_duration, format_seconds, printable

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.tasks import CellRun, Mode, ModelPrecision, Scenario, TaskLoaded
+from perfguard.records.task_results import CellRun, TaskLoaded
+from perfguard.records.tasks import Mode, ModelPrecision, Scenario
 from perfguard.tasks.checking.tree import Logs, ResultTree
 from perfguard.tasks.judging import LEAST_SNR_DB
 from perfguard.tasks.loadgen_logs import FIRST_ANSWERS, OWN_STAMPS, answers_sha256

@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from perfguard.errors import StoreError, UsageError
-from perfguard.records.tasks import CellRun, Mode, Package, Scenario
+from perfguard.records.task_results import CellRun, Package
+from perfguard.records.tasks import Mode, Scenario
 from perfguard.tasks.loadgen_logs import (
     ACCURACY,
     DETAIL,

@@ -22,16 +22,8 @@ import numpy as np
 
 from perfguard.codec import to_builtins
 from perfguard.errors import PerfguardError
-from perfguard.records.tasks import (
-    Hardware,
-    MeasuredQuality,
-    MeasuredSpeed,
-    Mode,
-    ModelPrecision,
-    Scenario,
-    TaskJob,
-    TaskLoaded,
-)
+from perfguard.records.task_results import MeasuredQuality, MeasuredSpeed, TaskLoaded
+from perfguard.records.tasks import Hardware, Mode, ModelPrecision, Scenario, TaskJob
 from perfguard.tasks.loadgen_logs import (
     ACCURACY,
     DETAIL,

@@ -15,16 +15,8 @@ import torch
 from torch import nn
 
 from perfguard.errors import ConfigError
-from perfguard.records.tasks import (
-    Hardware,
-    MeasuredTraining,
-    ModelPrecision,
-    QualityAfter,
-    QualityKind,
-    TaskConfig,
-    TaskJob,
-    TaskLoaded,
-)
+from perfguard.records.task_results import MeasuredTraining, QualityAfter, TaskLoaded
+from perfguard.records.tasks import Hardware, ModelPrecision, QualityKind, TaskConfig, TaskJob
 from perfguard.tasks.child.backends import RefusedError, Stages
 from perfguard.tasks.child.backends.eager import arrays_of
 from perfguard.tasks.child.code import code_sha256

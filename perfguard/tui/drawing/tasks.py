@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perfguard.records.tasks import CellOutcome, CellResult, Scenario
+from perfguard.records.task_results import CellOutcome, CellResult
+from perfguard.records.tasks import Scenario
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.tasks import ratio_text, run_line, score_text
 from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, fitted, line, shortened, width_of

@@ -13,7 +13,8 @@ from perfguard.records.facts import Fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCountChange
-from perfguard.records.tasks import CellResult, CellRun, TaskPlan
+from perfguard.records.task_results import CellResult, CellRun
+from perfguard.records.tasks import TaskPlan
 from perfguard.records.training import TrainedOn, TrainingEpoch, TrainingPlanned, TrainingUse
 
 Level = Literal["info", "warning", "error"]  # How grave a line of the log is

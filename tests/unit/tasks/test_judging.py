@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from perfguard.records.facts import fact
-from perfguard.records.tasks import CellOutcome, Hardware, QualityKind, Scenario
+from perfguard.records.task_results import CellOutcome
+from perfguard.records.tasks import Hardware, QualityKind, Scenario
 from perfguard.tasks.judging import judge, recommendation
 from tests.task_records import FIRST, LOADED, NOISE, SECOND, answered, measured, plan, speed, timed, trained
 
