@@ -81,13 +81,8 @@ def slower(order):
 
     return Loaded(run=run, ran_in="fp32", version="1")
 
-
-def noisy(order):
-    """Answers something else."""
-    found = eager.load(order)
-    return Loaded(run=lambda batch: tuple(-each for each in found.run(batch)), ran_in="fp32", version="1")
 '''
-_NAMES = ("raising", "killed", "leaving", "hanging", "refusing", "lying", "caching", "noisy", "slower")
+_NAMES = ("raising", "killed", "leaving", "hanging", "refusing", "lying", "caching", "slower")
 
 
 def write_backends(folder: Path) -> None:

@@ -170,13 +170,9 @@ def test_a_run_has_a_page(project):
 @pytest.mark.parametrize(
     ("backend", "outcome", "reason"),
     [
-        ("raising", "failed", ("task.failed", {"error": "ValueError: no more of this"})),
         ("killed", "failed", ("task.crashed", {"signal": "SIGSEGV"})),
-        ("leaving", "failed", ("task.crashed", {"exit_code": 7})),
-        ("hanging", "failed", ("task.silent", {"is_loaded": True})),
         ("refusing", "refused", ("task.refused", {"reason": "not on this CPU"})),
         ("lying", "invalid", ("task.not_fp32", {})),
-        ("noisy", "invalid", ("task.not_fp32", {})),
     ],
 )
 def test_a_backend_that_misbehaves_is_a_row_with_its_reason(project, tmp_path, backend, outcome, reason):

@@ -156,7 +156,9 @@ def test_boxes_can_be_decoded_from_their_offsets() -> None:
     corners, anchor_corners = torch.rand(100, 2) * 200, torch.rand(100, 2) * 200
     boxes = torch.cat([corners, corners + 1 + torch.rand(100, 2) * 300], dim=1)
     anchors = torch.cat([anchor_corners, anchor_corners + 16 + torch.rand(100, 2) * 300], dim=1)
-    shifts, log_ratios = anchor_boxes.encode(boxes, anchors).split(2, dim=1)
+    offsets = anchor_boxes.encode(boxes, anchors)
+    torch.testing.assert_close(anchor_boxes.decode(offsets, anchors), boxes, rtol=1e-4, atol=1e-2)
+    shifts, log_ratios = offsets.split(2, dim=1)
     sizes = anchors[:, 2:] - anchors[:, :2]
     centres, half = anchors[:, :2] + (shifts + 0.5) * sizes, log_ratios.exp() * sizes / 2
     torch.testing.assert_close(torch.cat([centres - half, centres + half], dim=1), boxes, rtol=1e-4, atol=1e-2)

@@ -69,6 +69,16 @@ def encode(boxes: Tensor, anchors: Tensor) -> Tensor:
     return torch.cat((*shifts, torch.log(box_widths / widths), torch.log(box_heights / heights)), dim=1)
 
 
+def decode(offsets: Tensor, anchors: Tensor) -> Tensor:
+    """Boxes (…, anchors, 4) of offsets as in `encode`; sizes grow at most 62.5-fold, as in torchvision."""
+    widths, heights, x, y = _centred(anchors)
+    shifts, growth = offsets[..., :2], offsets[..., 2:].clamp(max=math.log(1000 / 16))
+    sizes = torch.cat((widths, heights), dim=1)
+    centres = torch.cat((x, y), dim=1) + shifts * sizes
+    half = growth.exp() * sizes / 2
+    return torch.cat((centres - half, centres + half), dim=-1)
+
+
 def _centred(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     x1, y1, x2, y2 = boxes.split(1, dim=1)
     widths, heights = x2 - x1, y2 - y1

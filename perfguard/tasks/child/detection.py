@@ -1,8 +1,9 @@
-"""Boxes of SSD detectors: anchors, decoding, suppression. NumPy alone, so that all backends have the same."""
+"""Boxes of detectors: SSD's anchors, decoding, suppression. NumPy alone, so that all backends have the same."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -42,21 +43,33 @@ def ssd_anchors(count: int) -> Boxes:
 
 
 def detections(encodings: Boxes, logits: Boxes) -> Boxes:
-    """Outputs for a batch, `(batch, anchors, 4)` and `(batch, anchors, classes)`, to boxes `(batch, 20, 6)`.
+    """Outputs of an SSD for a batch, `(batch, anchors, 4)` and `(batch, anchors, classes)`, to boxes `(batch, 20, 6)`.
 
     A box is top, left, bottom, right as shares of the image, class and score; class 0 is the background. Rows without
     a box have a score of 0.
     """
-    return np.stack([_of_image(*pair) for pair in zip(encodings, logits, strict=True)])
+    anchors = ssd_anchors(encodings.shape[1])
+    return np.stack(
+        [
+            _of_image(logits[image, :, 1:], lambda chosen, own=own: _decoded(own[chosen], anchors[chosen]))  # type: ignore[misc]
+            for image, own in enumerate(encodings)
+        ]
+    )
 
 
-def _of_image(encodings: Boxes, logits: Boxes) -> Boxes:
+def suppressed(boxes: Boxes, logits: Boxes) -> Boxes:
+    """Boxes and logits without a background, as `detections` gives them; classes count from 1."""
+    return np.stack([_of_image(own, boxes[image].__getitem__) for image, own in enumerate(logits)])
+
+
+def _of_image(logits: Boxes, boxes_of: Callable[[npt.NDArray[np.int64]], Boxes]) -> Boxes:
+    """The best boxes of an image; of those that overlap in one class, the best one. Only candidates' boxes are made."""
     found = np.zeros((MOST_BOXES, 6), np.float32)
-    scores = 1 / (1 + np.exp(-logits[:, 1:].astype(np.float32)))
+    scores = 1 / (1 + np.exp(np.clip(-logits.astype(np.float32), -80, 80)))
     classes, best = scores.argmax(axis=1), scores.max(axis=1)
     chosen = np.argsort(-best, kind="stable")[:_CANDIDATES]
     chosen = chosen[best[chosen] >= _LEAST_SCORE]
-    boxes = _decoded(encodings[chosen], ssd_anchors(len(encodings))[chosen])
+    boxes = boxes_of(chosen)
     kept: list[int] = []
     for index in range(len(chosen)):
         rivals = [other for other in kept if classes[chosen[other]] == classes[chosen[index]]]

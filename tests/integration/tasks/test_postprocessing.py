@@ -58,3 +58,12 @@ def test_boxes_without_an_offset_are_the_anchors(count):
     assert anchors.shape == (count, 4)
     assert boxes[0, 0, :4] == pytest.approx(corners, abs=1e-6)
     assert (boxes[0, 0, 4], (boxes[0, :, 5] > 0).sum()) == (2, 1)
+
+
+def test_of_boxes_that_overlap_in_one_class_the_best_stays():
+    corners = np.array([[0, 0, 0.5, 0.5], [0, 0, 0.5, 0.4], [0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]], np.float32)
+    logits = np.array([[2, -9], [3, -9], [-9, 1], [-9, -3]], np.float32)
+    (boxes,) = POSTPROCESSES["boxes"]((corners[None], logits[None]), logits)
+    assert boxes[0, :2, :5].tolist() == [pytest.approx([0, 0, 0.5, 0.4, 1]), pytest.approx([0, 0, 0.5, 0.5, 2])]
+    assert boxes[0, :2, 5] == pytest.approx(1 / (1 + np.exp(-np.array([3.0, 1.0]))))
+    assert not boxes[0, 2:].any()

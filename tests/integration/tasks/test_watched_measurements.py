@@ -1,0 +1,54 @@
+"""A process that measures a task and misbehaves: its measurement is a record with the reason."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+pytest.importorskip("mlperf_loadgen")
+
+from perfguard.records.tasks import DataPart, Duration, Mode, ModelPrecision, Scenario, TaskCell, TaskJob
+from perfguard.runner.tasks import Watch, measure_cell
+from perfguard.tasks.task_files import parse_task
+from tests.task_backends import write_backends
+from tests.task_records import FAST
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Weights, trained once for all tests of this file."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.mark.parametrize(
+    ("backend", "code", "values"),
+    [
+        ("raising", "task.failed", {"error": "ValueError: no more of this"}),
+        ("killed", "task.crashed", {"signal": "SIGSEGV"}),
+        ("leaving", "task.crashed", {"exit_code": 7}),
+        ("hanging", "task.silent", {"is_loaded": True}),
+        ("refusing", "task.refused", {"reason": "not on this CPU"}),
+    ],
+)
+def test_the_reason_is_recorded(tmp_path, cache, backend, code, values):
+    write_backends(tmp_path)
+    job = TaskJob(
+        task=parse_task(FAST, "fast.toml"),
+        cell=TaskCell(backend=backend, precision=ModelPrecision.FP32, threads=1),
+        scenario=Scenario.SINGLE_STREAM,
+        mode=Mode.PERFORMANCE,
+        duration=Duration(min_queries=64, min_s=0.3, max_s=60.0),
+        part=DataPart.FULL,
+        logs=str(tmp_path / "logs"),
+        data_folder="",
+        cache=str(cache),
+    )
+    path = os.pathsep.join(each for each in (str(tmp_path), os.environ.get("PYTHONPATH")) if each)
+    watch = Watch(cpus=tuple(os.sched_getaffinity(0)), environment={**os.environ, "PYTHONPATH": path}, silent_s=3.0)
+    run = measure_cell(job, watch, number=0, place="logs")
+    assert run.speed is None
+    assert run.problem.code == code
+    assert values.items() <= run.problem.values.items()
