@@ -62,12 +62,11 @@ def test_a_second_process_finds_what_the_first_one_compiled(kernel_cache):
     assert "compiling" not in asked(kernel_cache)
 
 
-@pytest.mark.parametrize("capability", ["avx2", "default"])
-def test_another_instruction_set_has_a_library_of_its_own(kernel_cache, capability):
-    asked(kernel_cache, ATEN_CPU_CAPABILITY=capability)
-    compiled = [name for name in libraries(kernel_cache) if f"-{capability}-" in name]
+def test_another_instruction_set_has_a_library_of_its_own(kernel_cache):
+    asked(kernel_cache, ATEN_CPU_CAPABILITY="avx2")
+    compiled = [name for name in libraries(kernel_cache) if "-avx2-" in name]
     assert len(compiled) == 1
-    assert "compiling" not in asked(kernel_cache, ATEN_CPU_CAPABILITY=capability)
+    assert "compiling" not in asked(kernel_cache, ATEN_CPU_CAPABILITY="avx2")
     asked(kernel_cache)
     assert compiled[0] in libraries(kernel_cache)
 
