@@ -164,6 +164,7 @@ class InterimAnalysis:
     blocks: int  # Blocks that had finished
     final: bool  # Whether the budget was used up, so that the whole rest of the level was spent
     decided: dict[str, str]  # Case id and outcome of the cases that got their answer at this analysis
+    planned: int | None = None  # Blocks that the budget was then expected to hold in all; None: as planned before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -286,6 +286,10 @@ class RunData:
         """Wall seconds of a stage's longest block; 0 without one."""
         return max((end.duration_s for end in self._ends(stage)), default=0.0)
 
+    def last_block_s(self, stage: Stage) -> float:
+        """Wall seconds of a stage's last block; 0 without one."""
+        return next((end.duration_s for end in reversed(self._ends(stage))), 0.0)
+
     def paired(self, stage: Stage = Stage.MAIN) -> PairedData:
         """Complete cases of a stage's finished blocks, both arms."""
         samples = tuple(

@@ -114,25 +114,22 @@ class Run:
         return PairedData(case_ids=ids, samples=tuple(entries), conditions=tuple(conditions))
 
     def confirm(self, rng, *, sd, effects):
-        """What the gate says once its flags were measured again, a second time only where time is left."""
+        """What the gate says once its flags were measured again."""
         verdicts = self.gate.verdicts()
         flagged = [case for case in self.cases if case.id in flagged_cases(verdicts)]
-        analyses = CONFIRMATION_ANALYSES if len(self._conditions) < len(self.values) else CONFIRMATION_ANALYSES[:1]
-        values = np.asarray(effects) + sd * normal(rng, (analyses[-1], len(self.cases)))
-        confirmations = {}
-        for analysis in analyses:
-            opened = [case for case in flagged if case.id not in confirmations or not confirmations[case.id].confirmed]
-            entries = [
-                CaseSamples(
-                    case_id=case.id,
-                    block=block,
-                    baseline_s=(1e-3,),
-                    candidate_s=(1e-3 * math.exp(values[block, self.cases.index(case)]),),
-                )
-                for block in range(analysis)
-                for case in opened
-            ]
-            confirmations |= confirm(self._paired(entries), opened, self.policy)
+        blocks = CONFIRMATION_ANALYSES[-1]  # all of them: what an early analysis has confirmed, later ones keep
+        values = np.asarray(effects) + sd * normal(rng, (blocks, len(self.cases)))
+        entries = [
+            CaseSamples(
+                case_id=case.id,
+                block=block,
+                baseline_s=(1e-3,),
+                candidate_s=(1e-3 * math.exp(values[block, self.cases.index(case)]),),
+            )
+            for block in range(blocks)
+            for case in flagged
+        ]
+        confirmations = confirm(self._paired(entries), flagged, self.policy)
         return conclude(apply_confirmations(verdicts, confirmations), self.policy).outcome
 
     @property

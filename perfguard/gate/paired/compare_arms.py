@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -145,7 +146,11 @@ def measure_paired(
         if gate is None:
             gate = _planned(session, judge, left_s=left_s)
         if gate.is_due(blocks):
-            _analyse(session, judge, final=False)
+            planned = plan_analyses(
+                data.last_block_s(judge.stage), left_s=left_s, max_blocks=session.settings.max_blocks, finished=blocks
+            )
+            gate.plan(planned)
+            _analyse(session, judge, final=False, planned=planned)
         if left_s <= reserve_s and judge.flagged(data):
             return frozenset(case.id for case in judge.cases)
         return gate.answered() if ends_early else frozenset()
@@ -162,7 +167,7 @@ def measure_paired(
 
 
 def confirm_flags(session: Session, specs: Mapping[Arm, ArmSpec], plan: Plan, judge: PairedJudge) -> None:
-    """Measure flagged cases again with relocated arms; the first analysis always gets its blocks, budget or not."""
+    """Measure flagged cases again with relocated arms, whatever is left of the budget: without it they are not red."""
     if judge.gate is None or session.interrupts.asked:
         return
     flagged = judge.flagged(session.data)
@@ -171,23 +176,18 @@ def confirm_flags(session: Session, specs: Mapping[Arm, ArmSpec], plan: Plan, ju
         return
     session.request.progress(fact("step.confirming", cases=len(chosen.cases)))
     starter, _ = start_arms(session, specs, _RELOCATED[judge.confirmation])
-    first, last = CONFIRMATION_ANALYSES
     confirmed: frozenset[str] = frozenset()
 
     def answered() -> frozenset[str]:
         nonlocal confirmed
-        if session.data.blocks_of(judge.confirmation) >= first:
+        if session.data.blocks_of(judge.confirmation) in CONFIRMATION_ANALYSES:
             confirmed = judge.confirmed(session.data)
         return confirmed
 
-    samples = _confirmation_samples(session, chosen, judge)
-    unlimited = MeasuringLimits(budget_s=float("inf"), max_blocks=first, samples=samples)
-    measure(session, starter, chosen, arms=BOTH, stage=judge.confirmation, limits=unlimited, answered=answered)
-    answers = {*confirmed, *session.data.confirmation_failures}
-    undecided = replace(chosen, cases=tuple(each for each in chosen.cases if each.case.id not in answers))
-    if undecided.cases and session.left_s() > 0 and not session.interrupts.asked:
-        rest = MeasuringLimits(budget_s=session.left_s(), max_blocks=last - first, samples=samples)
-        measure(session, starter, undecided, arms=BOTH, stage=judge.confirmation, limits=rest)
+    limits = MeasuringLimits(
+        budget_s=math.inf, max_blocks=CONFIRMATION_ANALYSES[-1], samples=_confirmation_samples(session, chosen, judge)
+    )
+    measure(session, starter, chosen, arms=BOTH, stage=judge.confirmation, limits=limits, answered=answered)
 
 
 def _confirmation_samples(session: Session, plan: Plan, judge: PairedJudge) -> int:
@@ -203,10 +203,11 @@ def _confirmation_samples(session: Session, plan: Plan, judge: PairedJudge) -> i
     return max(min(LEAST_CONFIRMATION_SAMPLES, most), min(affordable, most))
 
 
-def _analyse(session: Session, judge: PairedJudge, *, final: bool) -> None:
+def _analyse(session: Session, judge: PairedJudge, *, final: bool, planned: int | None = None) -> None:
     decided = judge.analyse(session.data, final=final)
     outcomes = {case_id: outcome.value for case_id, outcome in decided.items()}
-    session.emit(InterimAnalysis(blocks=session.data.blocks_of(judge.stage), final=final, decided=outcomes))
+    blocks = session.data.blocks_of(judge.stage)
+    session.emit(InterimAnalysis(blocks=blocks, final=final, decided=outcomes, planned=planned))
 
 
 def _planned(session: Session, judge: PairedJudge, *, left_s: float) -> SequentialGate:

@@ -179,6 +179,8 @@ def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
                 )
                 judge.plan(event.blocks)
             case InterimAnalysis():
+                if event.planned is not None and judge.gate is not None:
+                    judge.gate.plan(event.planned)
                 judge.analyse(data, final=event.final)
     return data
 

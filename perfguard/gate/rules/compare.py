@@ -206,13 +206,20 @@ class SequentialGate:
         """
         self._cases = tuple(cases)
         self._policy = policy
-        self._planned = max(planned_blocks, policy.min_blocks)
+        self.plan(planned_blocks)
         self._first = max(policy.min_blocks, round(self._planned / ANALYSES))
-        self._every = max(2, round(self._planned / ANALYSES))
         self._paths = {case.id: _Path() for case in self._cases}
         self._latest = 0
         self.voiding: Voiding | None = None
         """What the arm-blind rule said at the latest analysis."""
+
+    def plan(self, blocks: int) -> None:
+        """Expect that the budget holds so many blocks in all; they may get more as cases get their answers.
+
+        Nothing that was spent of a level is taken back.
+        """
+        self._planned = max(blocks, self._policy.min_blocks)
+        self._every = max(2, round(self._planned / ANALYSES))
 
     def is_due(self, blocks: int) -> bool:
         """Whether to look after so many finished blocks."""
@@ -272,11 +279,11 @@ class SequentialGate:
         return found
 
 
-def plan_analyses(first_block_s: float, *, left_s: float, max_blocks: int) -> int:
-    """Blocks that the rest of the budget, `left_s` after the first block, will hold; `max_blocks` at most.
+def plan_analyses(block_s: float, *, left_s: float, max_blocks: int, finished: int = 1) -> int:
+    """Blocks that the budget will hold in all, after `finished` blocks: `left_s` are left, and a block takes `block_s`.
 
-    A quarter more than a division gives: blocks get shorter as cases get their answers. Too high a guess makes the
-    early analyses a little stricter; too low a guess would spend the level before the end.
+    A quarter more are to come than a division gives: blocks get shorter as cases get their answers. Too high a guess
+    makes the early analyses a little stricter; too low a guess would spend the level before the end.
     """
-    further = max(left_s, 0.0) / max(first_block_s, 1e-3)
-    return max(1, min(max_blocks, math.ceil(1.25 * (1 + further))))
+    further = max(left_s, 0.0) / max(block_s, 1e-3)
+    return max(1, min(max_blocks, math.ceil(finished + 1.25 * further)))

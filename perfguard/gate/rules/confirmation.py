@@ -19,12 +19,13 @@ from perfguard.gate.rules.signals import block_pairs, rule_of, zero_bar
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import PairedData, SignalSamples
 from perfguard.records.spec import Case, Gating
-from perfguard.records.verdict import Confirmation, Outcome, Policy, SignalFinding, Verdict
+from perfguard.records.verdict import Comparison, Confirmation, Outcome, Policy, SignalFinding, Verdict
 from perfguard.stats.p_values import p_slower
+from perfguard.stats.spending import Spending, sequential_p
 
-CONFIRMATION_ANALYSES = (5, 10)
-"""Blocks after which a confirmation is looked at; the second look only where the first did not confirm and time is
-left. Each spends half of the level."""
+CONFIRMATION_ANALYSES = (5, 10, 20)
+"""Blocks after which a confirmation is analysed; a later analysis only where the earlier ones did not confirm. Each may
+spend a third of the level."""
 
 
 def is_flagged(verdict: Verdict) -> bool:
@@ -40,20 +41,24 @@ def flagged_cases(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
 def confirm(data: PairedData, cases: Sequence[Case], policy: Policy) -> dict[str, Confirmation]:
     """What the blocks of the confirmation alone say of each flagged case.
 
-    Confirmed is what is slower *at all* there, one-sided at half of the policy's confirmation level, so that two
-    analyses keep the level. The size of the effect was shown before; this only rules out luck of the layout.
+    Confirmed is what is slower *at all* there, one-sided at the policy's confirmation level over all analyses. The size
+    of the effect was shown before; this only rules out luck of the layout.
     """
-    found = {}
-    for comparison in compare_paired(data, cases, policy):
-        estimate, p_value = comparison.estimate, None
-        if estimate is None or estimate.blocks < 2:
-            confirmation = Confirmation(confirmed=False, estimate=None, p_slower=None, problem=comparison.problem)
-        else:
-            p_value = _over_analyses(p_slower(estimate, 0.0))
-            confirmed = p_value <= policy.confirm_level
-            confirmation = Confirmation(confirmed=confirmed, estimate=estimate, p_slower=p_value)
-        found[comparison.case_id] = confirmation
-    return found
+    numbers = sorted({entry.block for entry in data.samples})
+    parts = [_first(data, numbers[:analysis]) for analysis in _analyses(len(numbers))]
+    compared = [compare_paired(part, cases, policy) for part in parts]
+    return {
+        comparison.case_id: _confirmation(comparison, analyses, policy)
+        for comparison, *analyses in zip(compare_paired(data, cases, policy), *compared, strict=True)
+    }
+
+
+def _confirmation(comparison: Comparison, analyses: Sequence[Comparison], policy: Policy) -> Confirmation:
+    estimates = [each.estimate for each in analyses if each.estimate is not None and each.estimate.blocks > 1]
+    if comparison.estimate is None or not estimates:
+        return Confirmation(confirmed=False, estimate=None, p_slower=None, problem=comparison.problem)
+    p_value = _over_analyses([p_slower(each, 0.0) for each in estimates], [each.blocks for each in estimates])
+    return Confirmation(confirmed=p_value <= policy.confirm_level, estimate=comparison.estimate, p_slower=p_value)
 
 
 def apply_confirmations(verdicts: Sequence[Verdict], confirmations: Mapping[str, Confirmation]) -> tuple[Verdict, ...]:
@@ -108,11 +113,28 @@ def _confirmed(flag: SignalFinding, entries: Sequence[SignalSamples], policy: Po
     blocks = block_pairs(entries, rule.signal)
     if len(blocks) < 2:
         return fact("signal.confirmation", signal=flag.signal, confirmed=False, blocks=None)
-    bar = zero_bar(rule, blocks)
-    confirmed = bar is not None and _over_analyses(bar.p_up()) <= policy.confirm_level
+    analyses = _analyses(len(blocks))
+    bars = [zero_bar(rule, blocks[:analysis]) for analysis in analyses]
+    known = [(bar.p_up(), analysis) for bar, analysis in zip(bars, analyses, strict=True) if bar is not None]
+    confirmed = bool(known) and _over_analyses(*zip(*known, strict=True)) <= policy.confirm_level
     return fact("signal.confirmation", signal=flag.signal, confirmed=confirmed, blocks=len(blocks))
 
 
-def _over_analyses(p_value: float) -> float:
-    """A p-value, corrected for the analyses of a confirmation."""
-    return min(1.0, len(CONFIRMATION_ANALYSES) * p_value)
+def _analyses(blocks: int) -> tuple[int, ...]:
+    """Blocks of each analysis of so many; of fewer than the first needs there is one analysis."""
+    return tuple(analysis for analysis in CONFIRMATION_ANALYSES if analysis <= blocks) or (blocks,)
+
+
+def _first(data: PairedData, blocks: Sequence[int]) -> PairedData:
+    """The data of some blocks alone."""
+    return replace(
+        data,
+        samples=tuple(entry for entry in data.samples if entry.block in blocks),
+        conditions=tuple(entry for entry in data.conditions if entry.block in blocks),
+    )
+
+
+def _over_analyses(p_values: Sequence[float], blocks: Sequence[int]) -> float:
+    """One p-value of all analyses, valid after any of them."""
+    shares = [number / len(CONFIRMATION_ANALYSES) for number in range(1, len(p_values) + 1)]
+    return sequential_p(Spending.EVEN, p_values, [float(count) for count in blocks], shares)

@@ -81,6 +81,8 @@ def _look_through(
             break
         taken, elapsed_s = taken + 1, elapsed_s + block_s
         if gate.is_due(taken):
+            limit = Config().max_blocks
+            gate.plan(plan_analyses(block_s, left_s=budget_s - elapsed_s, max_blocks=limit, finished=taken))
             gate.analyse(_paired(blocks[:taken], cases), blocks=taken, final=False)
             if gate.answered() >= {case.id for case in cases}:
                 return taken, elapsed_s

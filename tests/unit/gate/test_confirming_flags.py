@@ -3,10 +3,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from perfguard.gate.rules.compare import SequentialGate, compare_paired, plan_analyses
-from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
+from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES, apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import decide_cases
 from perfguard.records.facts import fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSamples, PairedData
@@ -87,8 +88,8 @@ def test_a_case_that_fails_while_it_is_confirmed_is_not_red():
 
 
 def test_a_confirmation_is_looser_than_a_flag_but_not_free():
-    """Slower at all is enough; half the level goes to each of the two analyses."""
-    found = confirm(data(0.004), [CASE], POLICY)["case"]
+    """Slower at all is enough; a third of the level goes to each of the three analyses."""
+    found = confirm(data(0.005), [CASE], POLICY)["case"]
     assert found.confirmed
     assert not confirm(data(0.001), [CASE], POLICY)["case"].confirmed
 
@@ -144,8 +145,8 @@ def test_an_open_case_says_how_much_longer_it_would_take():
     ("first_block_s", "left_s", "max_blocks", "expected"),
     [
         (10.0, 110.0, 60, 15),
-        (10.0, 0.0, 60, 2),
-        (10.0, -5.0, 60, 2),
+        (10.0, 0.0, 60, 1),
+        (10.0, -5.0, 60, 1),
         (0.0, 10.0, 60, 60),
         (1.0, 1e9, 40, 40),
         (0.1, 0.5, 60, 8),
@@ -155,6 +156,24 @@ def test_an_open_case_says_how_much_longer_it_would_take():
 )
 def test_looks_are_spread_over_what_the_budget_will_hold(first_block_s, left_s, max_blocks, expected):
     assert plan_analyses(first_block_s, left_s=left_s, max_blocks=max_blocks) == expected
+
+
+def test_what_is_left_is_planned_anew_from_the_blocks_of_the_cases_that_are_left():
+    assert plan_analyses(2.0, left_s=40.0, max_blocks=60, finished=12) == 37
+    assert plan_analyses(2.0, left_s=40.0, max_blocks=30, finished=12) == 30
+
+
+def test_a_plan_of_more_blocks_leaves_level_for_them_and_takes_nothing_back():
+    open_policy = replace(POLICY, margin_ratio=0.03)
+    frozen, anew = (SequentialGate((CASE,), open_policy, planned_blocks=12) for _ in range(2))
+    for gate in (frozen, anew):
+        gate.analyse(data(0.02, 6), blocks=6, final=False)
+    anew.plan(24)
+    for blocks in (12, 18, 24):
+        for gate in (frozen, anew):
+            gate.analyse(data(0.02, blocks), blocks=blocks, final=False)
+    fractions = [gate._paths["case"].fractions for gate in (frozen, anew)]
+    assert fractions == [[0.5, 0.95, 0.95, 0.95], [0.5, 0.5, 0.75, 0.95]]
 
 
 def test_looks_come_after_a_few_blocks_and_then_now_and_then():
@@ -168,21 +187,40 @@ def test_looks_come_after_a_few_blocks_and_then_now_and_then():
     assert 6 <= len(taken) <= 9
 
 
-def test_both_looks_at_a_confirmation_share_its_level():
-    """A p between half of the level and all of it would confirm a flag at a single look."""
+def test_each_analysis_of_a_confirmation_spends_a_third_of_its_level():
+    """A p between a third of the level and all of it would confirm a flag at a single analysis."""
     level = POLICY.confirm_level
-    effects = [0.001 + step * 1e-5 for step in range(300)]
-    found = [confirm(data(effect), [CASE], POLICY)["case"] for effect in effects]
+    found = [confirm(data(0.001 + step * 1e-5, 5), [CASE], POLICY)["case"] for step in range(300)]
     single = [p_slower(each.estimate, 0.0) for each in found]
-    between = [each for each, p in zip(found, single, strict=True) if level / 2 < p <= level]
-    assert between
-    assert not any(each.confirmed for each in between)
-    assert [each.p_slower for each in found] == pytest.approx([min(1.0, 2 * p) for p in single])
-    assert all(each.confirmed for each, p in zip(found, single, strict=True) if p <= level / 2)
+    assert any(level / 3 < p <= level for p in single)
+    assert all(each.confirmed == (p <= level / 3) for each, p in zip(found, single, strict=True))
+
+
+def test_what_one_analysis_has_confirmed_later_ones_do_not_take_back():
+    rng = np.random.default_rng(5)
+    confirmed = [0, 0, 0]
+    for _ in range(60):
+        values = 0.004 + 0.01 * rng.standard_normal(20)
+        whole = data(0.0, 20)
+        entries = [replace(entry, candidate_s=(1e-3 * math.exp(values[entry.block]),)) for entry in whole.samples]
+        found = [
+            confirm(replace(whole, samples=tuple(entries[:count])), [CASE], POLICY)["case"].confirmed
+            for count in CONFIRMATION_ANALYSES
+        ]
+        assert found == sorted(found)
+        confirmed = [count + each for count, each in zip(confirmed, found, strict=True)]
+    assert 0 < confirmed[0] < confirmed[1] < confirmed[2] < 60
+
+
+def test_blocks_after_an_analysis_say_nothing_before_the_next_one():
+    assert not confirm(data(0.0, 5), [CASE], POLICY)["case"].confirmed
+    later = data(0.0, 9)
+    later = replace(later, samples=(*later.samples[:5], *data(0.5, 9).samples[5:]))
+    assert not confirm(later, [CASE], POLICY)["case"].confirmed
 
 
 def test_two_blocks_can_confirm_and_one_cannot():
-    assert confirm(data(0.05, 2), [CASE], POLICY)["case"].confirmed
+    assert confirm(data(0.5, 2), [CASE], POLICY)["case"].confirmed
     one = confirm(data(0.05, 1), [CASE], POLICY)["case"]
     assert (one.confirmed, one.estimate, one.p_slower) == (False, None, None)
 
