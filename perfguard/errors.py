@@ -71,6 +71,10 @@ class MeasurementError(PerfguardError):
     """Workers could not be started, or nothing usable was measured."""
 
 
+class BelowTargetError(MeasurementError):
+    """A result is not good enough, so the speed it was computed at does not count."""
+
+
 class StoreError(PerfguardError):
     """A stored file is missing, corrupt or of another schema."""
 

@@ -12,7 +12,7 @@ import torch
 
 from perfguard.benchmarks.api import Timed
 from perfguard.benchmarks.shared import checked
-from perfguard.errors import MeasurementError, UsageError
+from perfguard.errors import BelowTargetError, MeasurementError, UsageError
 from perfguard.records.tasks import (
     DataPart,
     DataSource,
@@ -57,6 +57,7 @@ def query(task: str | Path, *, backend: str = "eager", dtype: str = "fp32", batc
     Raises:
         UsageError: No such task, data or weights.
         MeasurementError: The backend cannot run the model so.
+        BelowTargetError: By the check: the quality misses the target.
     """
     model_source, data, target = _read(task)
     part = next((each for each in _PARTS if each in data.parts), DataPart.FULL)
@@ -76,7 +77,7 @@ def query(task: str | Path, *, backend: str = "eager", dtype: str = "fp32", batc
         evaluated = examples.evaluation
         found = measured_quality(target, answer_each(answer, evaluated.inputs), evaluated.labels, plain)
         if found < target.least:
-            raise MeasurementError(
+            raise BelowTargetError(
                 f"{target.metric.value} is {found:.4g}, the target is {target.least:.4g}: the speed does not count"
             )
         return {f"quality_{target.metric.value}": found}

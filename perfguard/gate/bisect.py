@@ -49,7 +49,10 @@ NOT_SLOWER = (Outcome.SAME_CODE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.AL
 _WITHOUT_EFFECT = frozenset({"suite", "suites", "baselines", "stored_equivalence", "rounds", "spread_s", "fail_on"})
 """Settings that no answer depends on; all others, also those to come, are part of what an answer is kept for."""
 
-_NOT_COMPARABLE = (GateOutcome.FAILED.value, GateOutcome.NO_BASELINE.value, GateOutcome.INCOMPARABLE.value)
+_NOT_COMPARABLE = tuple(
+    outcome.value
+    for outcome in (GateOutcome.FAILED, GateOutcome.INVALID, GateOutcome.NO_BASELINE, GateOutcome.INCOMPARABLE)
+)
 
 _EXIT_CODES = {
     BisectionOutcome.FOUND: ExitCode.PASS,

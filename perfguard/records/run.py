@@ -109,6 +109,11 @@ class CaseFailed:
     skipped: bool = False  # Whether the suite itself skips it in every arm: nothing is wrong, and nothing was measured
 
     @property
+    def is_below_target(self) -> bool:
+        """Whether the candidate computed a result that is not good enough."""
+        return self.arm is Arm.CANDIDATE and self.reason.code == "case.below_target"
+
+    @property
     def quoted(self) -> str:
         """The child's own words; the code of the reason where it left none."""
         return str(self.reason.values.get("error") or self.reason.code)

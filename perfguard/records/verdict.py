@@ -23,6 +23,7 @@ class Outcome(str, Enum):
     INCOMPARABLE = "incomparable"
     NO_BASELINE = "no-baseline"
     FAILED = "failed"
+    INVALID = "invalid"  # The candidate's results are not good enough, so its speed does not count
     DIFFERENT = "different"  # The arms do not compute the same thing, so their times say nothing about speed
     ALLOWED = "allowed"  # Slower, but within what the project's allow-list accepts
 
@@ -44,6 +45,7 @@ class GateOutcome(str, Enum):
     INCOMPARABLE = "incomparable"
     NO_BASELINE = "no-baseline"
     FAILED = "failed"
+    INVALID = "invalid"
     DIFFERENT = "different"
 
 

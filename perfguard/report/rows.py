@@ -62,6 +62,7 @@ MARKS = {
     for outcome, sign, class_, style in (
         (Outcome.REGRESSED, "▲", "slower", "bold red"),
         (Outcome.FAILED, "✗", "broken", "bold red"),
+        (Outcome.INVALID, "✗", "broken", "bold red"),
         (Outcome.DIFFERENT, "!", "broken", "bold yellow"),
         (Outcome.ALLOWED, "△", "slower", "yellow"),
         (Outcome.INCONCLUSIVE, "?", "open", "yellow"),

@@ -151,7 +151,7 @@ def _verdict(judged: Verdict, lower: float | None, upper: float | None) -> Trial
     """By the interval, once the arms compute the same and were measured, each alone."""
     if judged.outcome is Outcome.DIFFERENT:
         return TrialVerdict.DIFFERENT
-    if judged.outcome in (Outcome.FAILED, Outcome.NO_BASELINE, Outcome.INCOMPARABLE):
+    if judged.outcome in (Outcome.FAILED, Outcome.INVALID, Outcome.NO_BASELINE, Outcome.INCOMPARABLE):
         return TrialVerdict.FAILED
     if any(reason.code == ARM_INTRUDED for reason in judged.reasons):
         return TrialVerdict.OPEN

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfguard.errors import BelowTargetError
 from perfguard.records.protocol import PROTOCOL_VERSION, Message, StepKind
 from perfguard.records.ranks import runs_apart
 from perfguard.worker.attest import attest, interpreter_facts
@@ -189,10 +190,12 @@ def import_stack(job: Message) -> Message:
 
 
 def kind_and_reason(error: Exception | SystemExit) -> Message:
-    """What a failure is called in a reply: `kind` is `missing`, `skipped` or `error`."""
+    """What a failure is called in a reply: `kind` is `missing`, `skipped`, `below_target` or `error`."""
     text = " ".join(str(error).split()) or "no message"
     if isinstance(error, MissingTargetError):
         return {"kind": "skipped" if isinstance(error, SkippedTargetError) else "missing", "reason": text[:300]}
+    if isinstance(error, BelowTargetError):
+        return {"kind": "below_target", "reason": text[:300]}
     if not getattr(error, "is_plain", False):
         text = f"{type(error).__name__}: {text}"
     return {"kind": "error", "reason": text[:300]}

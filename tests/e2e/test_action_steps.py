@@ -84,6 +84,18 @@ def test_a_slower_pull_request_fails_and_is_told_in_all_places(project, tmp_path
     comment_on_what_was_left(left)
 
 
+@pytest.mark.parametrize(("strict", "code"), [("", 0), ("true", 4)])
+def test_a_gate_that_cannot_decide_warns_and_fails_only_where_that_is_wanted(project, tmp_path, strict, code):
+    project.replace("perfguard.toml", "max_blocks = 7", "max_blocks = 2")
+    project.commit("too few blocks for a verdict")
+    project.replace("tiny_work.py", "return sum(range(LENGTH))", "return sum(range(LENGTH + 0))")
+    project.commit("other text")
+    ran = gate(project, tmp_path, **({"strict": strict} if strict else {}))
+    assert (ran.outputs["verdict"], ran.outputs["exit-code"]) == ("inconclusive", str(code)), ran.step("gate").log
+    assert ran.failed == (code != 0)
+    assert any(line.startswith("::warning title=perfguard%3A tiny.sum inconclusive") for line in ran.annotations())
+
+
 def comment_on_what_was_left(left: Path) -> None:
     """The artifact is what the comment step needs, and holds nothing that it refuses."""
     result = result_in_zip(io.BytesIO(zipped(left)), source="artifact")

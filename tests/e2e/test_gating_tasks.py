@@ -79,11 +79,11 @@ def gate(project):
     return found
 
 
-def test_a_candidate_that_misses_the_quality_fails_and_the_same_code_passes(gated):
+def test_a_candidate_that_misses_the_quality_is_invalid_and_the_same_code_passes(gated):
     assert gate(gated)["exit_code"] == 0
     broken = "self.layers(images) * (1 if self.training else -1)\n"
     gated.write("nets.py", NETS.replace("self.layers(images)\n", broken))
     found = gate(gated)
     (verdict,) = found["gate"]["verdicts"]
-    assert (verdict["outcome"], found["exit_code"] != 0) == ("failed", True)
+    assert (verdict["outcome"], found["verdict"], found["exit_code"]) == ("invalid", "invalid", 1)
     assert "the target is 0.931: the speed does not count" in json.dumps(verdict["reasons"])

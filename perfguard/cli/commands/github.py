@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,13 @@ def github_command() -> None:
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for the run: report.html, result, events, raw samples, traces, summary.",
 )
+@click.option(
+    "--strict/--no-strict",
+    default=False,
+    show_default=True,
+    envvar="PERFGUARD_ACTION_STRICT",
+    help="Whether an inconclusive gate fails the job; otherwise it is a warning, unless fail-on says more.",
+)
 @_label_option
 @shared.measuring_options
 @shared.setup_option
@@ -116,12 +124,21 @@ def _measured(job: Job, options: dict[str, Any]) -> RunResult:
     confines = can_confine()
     unconfined = () if confines else (fact("run.unconfined", severity=Severity.NOTABLE),)
     with shared.load_policy({**options, "policy_from": revisions.baseline, "confine": confines or None}) as policy:
-        request = build_request("gate", policy.loaded, options, notes=(*policy.notes, *unconfined))
+        loaded = policy.loaded if options["strict"] else _lenient(policy.loaded)
+        request = build_request("gate", loaded, options, notes=(*policy.notes, *unconfined))
         arms = parse_arm(f"git:{revisions.baseline}"), parse_arm(f"git:{revisions.candidate}")
         result = compare_arms(request, *arms)
         pull_requests.keep_run(result, options["output_dir"])
-        _keep_report(policy.loaded, result, options["output_dir"])
+        _keep_report(loaded, result, options["output_dir"])
     return result
+
+
+def _lenient(loaded: LoadedConfig) -> LoadedConfig:
+    """The configuration, by which an inconclusive gate fails nothing, unless it says itself what does."""
+    if "fail_on" in loaded.origins:
+        return loaded
+    fail_on = tuple(name for name in loaded.config.fail_on if name != "inconclusive")
+    return replace(loaded, config=replace(loaded.config, fail_on=fail_on))
 
 
 def _keep_report(loaded: LoadedConfig, result: RunResult, destination: Path) -> None:

@@ -149,7 +149,7 @@ def _passed_by_construction(result: GateResult) -> GateResult:
     A failure stays one: it says nothing of the difference between the arms, but the gate did not do its work.
     """
     result = replace(result, identical=True, measured_outcome=result.outcome)
-    if result.outcome is GateOutcome.FAILED:
+    if result.outcome in (GateOutcome.FAILED, GateOutcome.INVALID):
         return result
     return replace(
         result,

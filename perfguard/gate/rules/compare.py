@@ -180,7 +180,7 @@ def _failed(case: Case, failure: CaseFailed, policy: Policy, design: Design) -> 
         problem = fact("case.not_in_baseline", error=failure.reason.values.get("error"))
     else:
         problem = replace(failure.reason, severity=Severity.GRAVE, subject=Subject(arm=failure.arm.value))
-        outcome = Outcome.FAILED
+        outcome = Outcome.INVALID if failure.is_below_target else Outcome.FAILED
     return without_estimate(case, policy, outcome, problem, design=design)
 
 
@@ -275,7 +275,7 @@ class SequentialGate:
             is_shown = outcome in (Outcome.REGRESSED, Outcome.IMPROVED) or (outcome is Outcome.UNCHANGED and is_clean)
             if is_shown:
                 found[verdict.case_id] = outcome
-            path.is_answered = is_shown or outcome in (Outcome.FAILED, Outcome.NO_BASELINE)
+            path.is_answered = is_shown or outcome in (Outcome.FAILED, Outcome.INVALID, Outcome.NO_BASELINE)
         return found
 
 

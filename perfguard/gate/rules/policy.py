@@ -29,6 +29,7 @@ whose arms do not compute the same thing."""
 
 _EXITS = {
     GateOutcome.FAILED: ("failed", ExitCode.INFRASTRUCTURE),
+    GateOutcome.INVALID: ("regression", ExitCode.REGRESSION),
     GateOutcome.REGRESSED: ("regression", ExitCode.REGRESSION),
     GateOutcome.HOST_UNSTABLE: ("inconclusive", ExitCode.INCONCLUSIVE),
     GateOutcome.INCOMPARABLE: ("missing", ExitCode.INFRASTRUCTURE),
@@ -65,8 +66,8 @@ def conclude(
 ) -> GateResult:
     """What the cases' verdicts, in the order of the suite, mean for the gate.
 
-    The outcome is the first that holds of: failed, regressed, host-unstable, incomparable, no-baseline, different,
-    inconclusive, pass; its reason names all that hold. Without a gating case left the gate is inconclusive, never a
+    The outcome is the first that holds of: failed, invalid, regressed, host-unstable, incomparable, no-baseline,
+    different, inconclusive, pass; its reason names all that hold. Without a gating case left the gate is inconclusive, never a
     silent pass. There is no voiding against a stored baseline; notes come before those of the gate.
     """
     held = _held(verdicts, host_unstable=voiding is not None and bool(voiding.spared))

@@ -113,7 +113,7 @@ def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
     if reasons:
         comparisons = tuple(
             c
-            if c.problem_outcome is Outcome.FAILED
+            if c.problem_outcome in (Outcome.FAILED, Outcome.INVALID)
             else replace(c, problem=reasons[0], problem_outcome=Outcome.INCOMPARABLE)
             for c in comparisons
         )

@@ -26,6 +26,7 @@ from perfguard.units import printable
 
 _ELEMENTS = {
     Outcome.REGRESSED: "failure",
+    Outcome.INVALID: "failure",
     Outcome.DIFFERENT: "failure",
     Outcome.FAILED: "error",
     Outcome.INCONCLUSIVE: "skipped",

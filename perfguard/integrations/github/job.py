@@ -193,6 +193,7 @@ def _property(text: str) -> str:
 _LEVELS = {
     Outcome.REGRESSED: Level.ERROR,
     Outcome.FAILED: Level.ERROR,
+    Outcome.INVALID: Level.ERROR,
     Outcome.DIFFERENT: Level.ERROR,
     Outcome.INCONCLUSIVE: Level.WARNING,
     Outcome.INCOMPARABLE: Level.WARNING,

@@ -57,6 +57,7 @@ def case_sections(result: RunResult, detail: Detail) -> list[str]:
     same_code = len(rows(Outcome.SAME_CODE))
     sections = [
         *_regressions(rows(Outcome.REGRESSED), result, detail),
+        _section("Results that are not good enough", rows(Outcome.INVALID), result, detail.rows),
         _section("Not measurable", rows(Outcome.FAILED, Outcome.DIFFERENT), result, detail.rows),
         _section("Undecided", open_cases, result, detail.rows),
         _section("Accepted slowdowns", rows(Outcome.ALLOWED), result, detail.rows),

@@ -40,7 +40,7 @@ SHEDDING: tuple[Mapping[str, Any], ...] = (
 )
 """What is left out, one after the other."""
 
-_SIGNS = {"pass": "✅", "regressed": "🔺", "failed": "❌", "different": "❌"}
+_SIGNS = {"pass": "✅", "regressed": "🔺", "failed": "❌", "invalid": "❌", "different": "❌"}
 _NAMES = {"torch": "torch", "python": "Python", "stack_id": "software stack", "interpreter": "interpreter"}
 _TYPABLE = re.compile(r"[\w.,:=+/@%()\[\]* -]{1,300}", re.ASCII)
 """Case ids that a command may hold: nothing in them could end the quotes that they stand in."""

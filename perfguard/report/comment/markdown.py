@@ -13,6 +13,7 @@ from perfguard.report.terminal.findings import render_findings_markdown
 
 _ORDER = (
     Outcome.FAILED,
+    Outcome.INVALID,
     Outcome.REGRESSED,
     Outcome.DIFFERENT,
     Outcome.ALLOWED,

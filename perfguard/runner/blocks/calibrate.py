@@ -152,7 +152,8 @@ def plan_cases(
         failed = [r.failed[case.id] for r in reports if case.id in r.failed]
         if failed:
             # What only one arm skips is new in the other, or lost there.
-            emit(replace(failed[0], skipped=len(failed) == len(reports) and all(entry.skipped for entry in failed)))
+            first = next((entry for entry in failed if entry.is_below_target), failed[0])
+            emit(replace(first, skipped=len(failed) == len(reports) and all(entry.skipped for entry in failed)))
             continue
         times = [r.iteration_s[case.id] for r in reports if case.id in r.iteration_s]
         if len(times) < len(reports):

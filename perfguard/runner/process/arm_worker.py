@@ -31,13 +31,19 @@ _WHY_NOT_IN_FORM = "does code of the benchmark change perfguard's own?"
 class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives on
     """The worker says that a case cannot be measured; other cases can."""
 
-    def __init__(self, reason: str, detail: str, *, missing: bool, skipped: bool = False) -> None:
+    def __init__(self, reason: str, detail: str, kind: str) -> None:
+        """Say why; the kind is `missing`, `skipped`, `below_target` or anything else, an error."""
         super().__init__(reason)
         self.reason = reason
-        self.found = fact("case.skipped" if skipped else "case.missing" if missing else "case.raised", error=reason)
         self.detail = detail
-        self.missing = missing
-        self.skipped = skipped
+        self.skipped = kind == "skipped"
+        self.missing = self.skipped or kind == "missing"
+        if kind == "below_target":
+            self.found = fact("case.below_target", error=reason)
+        else:
+            self.found = fact(
+                "case.skipped" if self.skipped else "case.missing" if self.missing else "case.raised", error=reason
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,8 +204,7 @@ class ArmWorker:
         message = self._worker.receive(timeout_s)
         if message.get("reply") == "failed":
             reason, detail, kind = (message.get(name) for name in ("reason", "detail", "kind"))
-            missing, skipped = kind in ("missing", "skipped"), kind == "skipped"
-            raise CaseRefused(str(reason), str(detail), missing=missing, skipped=skipped)
+            raise CaseRefused(str(reason), str(detail), str(kind))
         if message.get("reply") not in due:
             raise WorkerFailure(f"the worker answered {message.get('reply')!r} where {due[0]!r} was due")
         return message

@@ -27,6 +27,7 @@ class WordStyle(NamedTuple):
 _OUTCOMES = {
     Outcome.REGRESSED.value: WordStyle("▲", "regressed", Role.SLOWER),
     Outcome.FAILED.value: WordStyle("✗", "failed", Role.BROKEN),
+    Outcome.INVALID.value: WordStyle("✗", "invalid", Role.BROKEN),
     Outcome.DIFFERENT.value: WordStyle("!", "different", Role.BROKEN),
     Outcome.ALLOWED.value: WordStyle("△", "allowed", Role.SLOWER),
     Outcome.INCONCLUSIVE.value: WordStyle("?", "inconclusive", Role.OPEN),
@@ -61,7 +62,7 @@ RUN_STATES = {
 """Whether more is to be expected of a run."""
 _URGENCY = {outcome: float(place) for place, outcome in enumerate(_OUTCOMES)}
 _UNANSWERED = _URGENCY[Outcome.IMPROVED.value] + 0.5
-_WORTH_A_LOOK = (Outcome.REGRESSED.value, Outcome.FAILED.value, Outcome.DIFFERENT.value)
+_WORTH_A_LOOK = (Outcome.REGRESSED.value, Outcome.FAILED.value, Outcome.INVALID.value, Outcome.DIFFERENT.value)
 
 
 def mark_of(case: CaseView) -> WordStyle:

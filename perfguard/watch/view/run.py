@@ -337,7 +337,13 @@ class WatchedRun:
         )
 
 
-_ERRORS = {Outcome.REGRESSED.value, Outcome.FAILED.value, GateOutcome.REGRESSED.value, GateOutcome.FAILED.value}
+_ERRORS = {
+    Outcome.REGRESSED.value,
+    Outcome.FAILED.value,
+    Outcome.INVALID.value,
+    GateOutcome.REGRESSED.value,
+    GateOutcome.FAILED.value,
+}
 _WARNINGS = {
     *(Outcome.DIFFERENT.value, Outcome.INCOMPARABLE.value, Outcome.NO_BASELINE.value, Outcome.INCONCLUSIVE.value),
     *(GateOutcome.HOST_UNSTABLE.value, "interrupted"),

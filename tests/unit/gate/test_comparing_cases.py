@@ -162,6 +162,14 @@ def test_a_case_is_new_where_the_baseline_lacks_it_and_lost_where_the_candidate_
     assert of_blocks.problem_outcome is of_rounds.problem_outcome is outcome
 
 
+@pytest.mark.parametrize(("arm", "outcome"), [(Arm.BASELINE, Outcome.FAILED), (Arm.CANDIDATE, Outcome.INVALID)])
+def test_a_case_is_invalid_where_the_candidates_result_is_not_good_enough(arm, outcome):
+    failure = CaseFailed(case_id="a", arm=arm, reason=fact("case.below_target", error="top-1 is 0.1"))
+    (of_blocks,) = compare_paired(paired([], failures=(failure,)), [A], POLICY)
+    (of_rounds,) = compare_rounds({"a": rounds(1.0, 1.0)}, {}, [A], POLICY, [failure])
+    assert of_blocks.problem_outcome is of_rounds.problem_outcome is outcome
+
+
 def test_blocks_count_by_how_little_their_samples_scatter():
     scattered = replace(block(A, 3, 1.2, samples=6), baseline_s=(1e-3, 2e-3, 1e-3, 3e-3, 1e-3, 2e-3))
     steady = [

@@ -29,7 +29,7 @@ SLOW, FAST, SAME = compared("slow", 0.12), compared("fast", -0.12), compared("sa
 WIDE = compared("wide", 0.0, sd=0.03)
 NOISY = compared("noisy", 0.03, sd=0.08)
 FAILED, NEW = without("crash", Outcome.FAILED), without("new", Outcome.NO_BASELINE)
-FOREIGN = without("foreign", Outcome.INCOMPARABLE)
+FOREIGN, BAD = without("foreign", Outcome.INCOMPARABLE), without("bad", Outcome.INVALID)
 UNSTABLE = Voiding(
     voided=(VoidedBlock(block=3, severity=4.0, causes={"stolen_share": 0.2}),),
     spared=(VoidedBlock(block=4, severity=2.0, causes={"control_ratio": 0.4}),),
@@ -63,6 +63,8 @@ def test_each_outcome_of_a_case():
         ([SAME, FOREIGN], UNSTABLE, GateOutcome.HOST_UNSTABLE, ExitCode.INCONCLUSIVE),
         ([SAME], UNSTABLE, GateOutcome.HOST_UNSTABLE, ExitCode.INCONCLUSIVE),
         ([SLOW, SAME, WIDE], UNSTABLE, GateOutcome.REGRESSED, ExitCode.REGRESSION),
+        ([SLOW, BAD], None, GateOutcome.INVALID, ExitCode.REGRESSION),
+        ([BAD, FAILED], None, GateOutcome.FAILED, ExitCode.INFRASTRUCTURE),
         ([SLOW, FAILED], None, GateOutcome.FAILED, ExitCode.INFRASTRUCTURE),
         ([], None, GateOutcome.INCONCLUSIVE, ExitCode.INCONCLUSIVE),
     ],

@@ -67,6 +67,15 @@ def test_only_what_every_arm_skips_is_skipped():
         assert events[0].missing
 
 
+def test_what_is_below_its_target_in_both_arms_is_said_of_the_candidate():
+    reports = [skipping("x", arm, skipped=False) for arm in Arm]
+    for report in reports:
+        failure = report.failed["x"]
+        report.failed["x"] = replace(failure, missing=False, reason=fact("case.below_target", error="0.1"))
+    _, events = plan(*reports)
+    assert (events[0].arm, events[0].is_below_target) == (Arm.CANDIDATE, True)
+
+
 def arm_report(**iteration_s):
     return ArmReport(ready={"import_s": 1.0}, iteration_s=iteration_s, instance_s=dict.fromkeys(iteration_s, 0.01))
 
