@@ -8,11 +8,12 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
+from perfguard.stats.confirming import confirmation_power
 from perfguard.stats.numeric import chi2_quantile, root_between
-from perfguard.stats.paired import trimmed_blocks
+from perfguard.stats.paired import FloatArray, trimmed_blocks
 from perfguard.stats.spending import Spending, nominal_levels, normal_density, simpson_weights
 
-POWER = 0.8  # Chance to flag an effect of exactly the MDE
+POWER = 0.8  # Chance that an effect of exactly the MDE is found: flagged, and confirmed where that is needed
 MAX_BLOCKS = 1000  # No answer beyond this many blocks: nobody would wait for them
 
 ANALYSES = 8
@@ -22,65 +23,112 @@ level of 0.07 % five of them cost 0.6 %, eight 1.1 %."""
 _SCALE_NODES = 200  # Quantile nodes for the sampling distribution of the estimated SD; 200 give three digits of the MDE
 _Z_NODES = 257
 _LARGEST_Z = 9.0
+_LARGEST_LOG_EFFECT = 50.0  # More is never found
+
+
+def flag_power(shift: float, degrees_of_freedom: float, alpha: float) -> float:
+    """Chance that a one-sided t-test at `alpha` finds a shift, in standard errors.
+
+    The estimated standard error itself varies, so the power is averaged over that variation. Degrees of freedom may be
+    fractional; alpha is the level after any correction for multiplicity.
+
+    Source: Johnson & Welch (1940) for the noncentral t.
+    """
+    critical, scales = _critical(degrees_of_freedom, alpha)
+    return float(special.ndtr(shift - critical * scales).mean())
+
+
+@lru_cache(maxsize=4096)
+def _critical(degrees_of_freedom: float, alpha: float) -> tuple[float, FloatArray]:
+    """The bound of the t-test, and what the estimated standard error comes to over the true one."""
+    nodes = (np.arange(_SCALE_NODES) + 0.5) / _SCALE_NODES
+    scales = np.sqrt(chi2_quantile(nodes, degrees_of_freedom) / degrees_of_freedom)
+    return float(-special.stdtrit(degrees_of_freedom, alpha)), scales
 
 
 @lru_cache(maxsize=4096)  # the same few degrees of freedom recur over cases and block counts
 def detectable_shift(degrees_of_freedom: float, alpha: float, power: float = POWER) -> float:
-    """Shift, in standard errors, that a one-sided t-test at `alpha` finds with probability `power`.
+    """Shift, in standard errors, that a one-sided t-test at `alpha` finds with probability `power` in (alpha, 1).
 
-    The usual `t(1-alpha) + t(power)` is 8 % short at alpha 0.0007 and 5 degrees of freedom, because the estimated
-    standard error itself varies; so the noncentral-t power is averaged over that variation.
+    The usual `t(1-alpha) + t(power)` is 8 % short at alpha 0.0007 and 5 degrees of freedom.
 
-    Degrees of freedom may be fractional; alpha is the level after any correction for multiplicity, power in (alpha, 1).
-
-    Source: Bloom (1995), doi:10.1177/0193841X9501900504, for the MDE; Johnson & Welch (1940) for the noncentral t.
+    Source: Bloom (1995), doi:10.1177/0193841X9501900504, for the MDE.
     """
-    critical = float(-special.stdtrit(degrees_of_freedom, alpha))
-    nodes = (np.arange(_SCALE_NODES) + 0.5) / _SCALE_NODES
-    scales = np.sqrt(chi2_quantile(nodes, degrees_of_freedom) / degrees_of_freedom)
-
-    def shortfall(shift: float) -> float:
-        return float(special.ndtr(shift - critical * scales).mean()) - power
-
+    critical, scales = _critical(degrees_of_freedom, alpha)
     highest = 10.0 + abs(critical) * float(scales[-1])
-    return root_between(shortfall, -highest, highest, within=1e-10)
+    return root_between(
+        lambda shift: flag_power(shift, degrees_of_freedom, alpha) - power, -highest, highest, within=1e-10
+    )
 
 
 def minimum_detectable_effect(
-    standard_error: float, degrees_of_freedom: float, *, alpha: float, margin_ratio: float, power: float = POWER
+    standard_error: float,
+    degrees_of_freedom: float,
+    *,
+    alpha: float,
+    margin_ratio: float,
+    power: float = POWER,
+    block_sd: float | None = None,
 ) -> float:
-    """Smallest true slowdown that a run of this precision flags with probability `power`.
+    """Smallest true slowdown that a run of this precision finds with probability `power`.
 
     Alpha is the one-sided level after correction for multiplicity. The standard error is that of the log-ratio, and an
-    unknown precision, inf or no degrees of freedom, gives inf. Otherwise a ratio, 0.031 for 3.1 %, never under the
-    margin.
+    unknown precision, inf or no degrees of freedom, gives inf. With the SD between blocks, a flag must be confirmed,
+    too. Otherwise a ratio, 0.031 for 3.1 %, never under the margin.
     """
     if degrees_of_freedom <= 0 or not math.isfinite(standard_error):
         return math.inf
     if standard_error == 0:
         return margin_ratio
-    log_effect = math.log1p(margin_ratio) + detectable_shift(degrees_of_freedom, alpha, power) * standard_error
-    return max(margin_ratio, math.expm1(log_effect)) if log_effect < 50 else math.inf
+    log_margin = math.log1p(margin_ratio)
+    flagged = log_margin + detectable_shift(degrees_of_freedom, alpha, power) * standard_error
+    if flagged >= _LARGEST_LOG_EFFECT:
+        return math.inf
+    if block_sd is None or block_sd == 0:
+        return max(margin_ratio, math.expm1(flagged))
+
+    def shortfall(log_effect: float) -> float:
+        shift = (log_effect - log_margin) / standard_error
+        return flag_power(shift, degrees_of_freedom, alpha) * confirmation_power(log_effect / block_sd) - power
+
+    highest = max(2 * flagged, flagged + 6 * block_sd)
+    while shortfall(highest) < 0:
+        if highest >= _LARGEST_LOG_EFFECT:
+            return math.inf
+        highest *= 2
+    return max(margin_ratio, math.expm1(root_between(shortfall, min(flagged, highest), highest, within=1e-7)))
 
 
 def blocks_needed(
-    effect_ratio: float, block_sd: float, *, alpha: float, margin_ratio: float, power: float = POWER
+    effect_ratio: float,
+    block_sd: float,
+    *,
+    alpha: float,
+    margin_ratio: float,
+    power: float = POWER,
+    inflation: float = 1.0,
 ) -> int | None:
-    """Paired blocks after which a slowdown of `effect_ratio` would be flagged with probability `power`.
+    """Paired blocks after which a slowdown of `effect_ratio` would be flagged, and then confirmed, with this power.
 
-    `block_sd` is that of the block log-ratios, as in `Estimate.block_sd`; the rest is as in
-    `minimum_detectable_effect`.
+    `block_sd` is that of the block log-ratios, as in `Estimate.block_sd`; the inflation is how much more blocks
+    several analyses need than one. The rest is as in `minimum_detectable_effect`.
 
     Returns:
-        At least 2; None when the effect is not above the margin, the SD is unknown, or 1000 blocks would not do.
+        At least 2; None when the effect is not above the margin, the SD is unknown, or 1000 blocks would not do, as
+        where a confirmation, which has 20 blocks, is too unlikely.
     """
     reach = math.log1p(effect_ratio) - math.log1p(margin_ratio)
     if reach <= 0 or not math.isfinite(block_sd):
         return None
+    if block_sd == 0:
+        return 2
+    wanted = power / max(confirmation_power(math.log1p(effect_ratio) / block_sd), power)
+    if wanted >= 1.0:
+        return None
 
     def enough(blocks: int) -> bool:
-        shift = detectable_shift(blocks - 2.0 * trimmed_blocks(blocks) - 1.0, alpha, power)
-        return shift * block_sd / math.sqrt(blocks) <= reach
+        freedom = blocks - 2.0 * trimmed_blocks(blocks) - 1.0
+        return flag_power(reach / block_sd * math.sqrt(blocks / inflation), freedom, alpha) >= wanted
 
     if not enough(MAX_BLOCKS):
         return None
@@ -147,7 +195,7 @@ def sequential_blocks(
     power: float = POWER,
     analyses: int = ANALYSES,
 ) -> int | None:
-    """Paired blocks that a sequential gate must be able to run to flag a slowdown of `effect_ratio` with this power.
+    """Paired blocks that a sequential gate must be able to run to end red at a slowdown of `effect_ratio`.
 
     The level is that of the case, one-sided and corrected for the number of cases; the rest is as in `blocks_needed`
     and `inflation_factor`.
@@ -155,17 +203,16 @@ def sequential_blocks(
     Returns:
         None when the effect is not above the margin, the SD is unknown, or 1000 blocks would not do.
     """
-    once = blocks_needed(effect_ratio, block_sd, alpha=level, margin_ratio=margin_ratio, power=power)
-    if once is None:
-        return None
-    needed = math.ceil(once * inflation_factor(level, power, analyses) - 1e-9)
-    return needed if needed <= MAX_BLOCKS else None
+    inflation = inflation_factor(level, power, analyses)
+    return blocks_needed(
+        effect_ratio, block_sd, alpha=level, margin_ratio=margin_ratio, power=power, inflation=inflation
+    )
 
 
 def sequential_mde(
     block_sd: float, blocks: int, *, level: float, margin_ratio: float, power: float = POWER, analyses: int = ANALYSES
 ) -> float:
-    """Smallest slowdown that a sequential gate of at most so many blocks flags with this power, as a ratio.
+    """Smallest slowdown at which a sequential gate of at most so many blocks ends red with this power, as a ratio.
 
     inf where the SD is unknown or there are under two blocks.
     """
@@ -173,4 +220,6 @@ def sequential_mde(
         return math.inf
     kept = blocks - 2 * trimmed_blocks(blocks)
     standard_error = block_sd * math.sqrt(inflation_factor(level, power, analyses) / blocks)
-    return minimum_detectable_effect(standard_error, kept - 1.0, alpha=level, margin_ratio=margin_ratio, power=power)
+    return minimum_detectable_effect(
+        standard_error, kept - 1.0, alpha=level, margin_ratio=margin_ratio, power=power, block_sd=block_sd
+    )

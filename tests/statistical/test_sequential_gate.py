@@ -14,11 +14,13 @@ from scipy import stats
 
 from perfguard.gate.paired.compare_arms import CONFIRMATION_SHARE
 from perfguard.gate.rules.compare import SequentialGate
-from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES, apply_confirmations, confirm, flagged_cases
+from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import conclude
 from perfguard.records.run import BlockConditions, CaseSamples, PairedData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import GateOutcome, Outcome, Policy
+from perfguard.stats.confirming import CONFIRMATION_ANALYSES
+from perfguard.stats.power import POWER, sequential_mde
 
 POLICY = Policy()
 LOUD = replace(POLICY, alpha=0.05, max_block_sd_ratio=1.0)
@@ -163,6 +165,20 @@ def test_a_gate_that_ends_early_to_confirm_one_case_flags_no_more_of_the_others(
         blocks.append(len(run.data().conditions))
     assert max(blocks) == 16
     assert false <= most_allowed(LOUD.alpha, gates)
+
+
+@pytest.mark.parametrize("sd", [0.006, 0.015])
+def test_a_slowdown_of_the_stated_size_ends_red_in_four_gates_of_five(sd):
+    rng = np.random.default_rng([80, int(1000 * sd)])
+    cases, gates = cases_named(3), 150
+    stated = sequential_mde(sd, 20, level=POLICY.alpha / 3, margin_ratio=POLICY.margin_ratio)
+    effects = [math.log1p(stated), 0.0, 0.0]
+    policy = replace(POLICY, max_block_sd_ratio=1.0)
+    red = 0
+    for _ in range(gates):
+        run = Run(rng, cases=cases, noise=normal, sd=sd, effects=effects, blocks=20, planned=20, policy=policy).finish()
+        red += run.confirm(rng, sd=sd, effects=effects) is GateOutcome.REGRESSED
+    assert fewest_allowed(POWER, gates) <= red <= most_allowed(POWER, gates)
 
 
 @pytest.mark.parametrize(

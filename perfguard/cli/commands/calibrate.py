@@ -95,7 +95,7 @@ def plan_command(**options: Any) -> None:
     """Compute the blocks and minutes that each gating case needs to detect a slowdown.
 
     Cases that cannot detect it within the budget become advisory, with the reason. The noise comes from this machine's
-    calibration, else from the latest recorded gate of the suite. The confirmation of flags is not included.
+    calibration, else from the latest recorded gate of the suite. Detected is what ends red: flagged, and confirmed.
     """
     from perfguard.gate.plan import plan_suite, write_plan
     from perfguard.report.terminal.calibration import render_plan

@@ -12,7 +12,6 @@ from perfguard.gate.paired.explain import BOTH, count_arms, explain
 from perfguard.gate.paired.judging import PairedJudge, policy_of, signal_policy_of
 from perfguard.gate.paired.results import finish
 from perfguard.gate.rules.compare import SequentialGate, plan_analyses
-from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES
 from perfguard.gate.rules.signals import SignalPolicy
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import AnalysesPlanned, InterimAnalysis
@@ -25,6 +24,7 @@ from perfguard.records.spec import Case
 from perfguard.runner.measuring import ArmLayout, MeasuringLimits, calibrate, measure, prove_identity, start_arms
 from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
+from perfguard.stats.confirming import CONFIRMATION_ANALYSES
 
 CONFIRMATION_SHARE = 0.2  # Last part of the budget that confirms flags, where there are any by then; see decision 0008
 LEAST_CONFIRMATION_SAMPLES = 6  # Samples of each case and block while flags are confirmed, where more would take long

@@ -20,12 +20,8 @@ from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import PairedData, SignalSamples
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Comparison, Confirmation, Outcome, Policy, SignalFinding, Verdict
+from perfguard.stats.confirming import analyses_of, p_over_analyses
 from perfguard.stats.p_values import p_slower
-from perfguard.stats.spending import Spending, sequential_p
-
-CONFIRMATION_ANALYSES = (5, 10, 20)
-"""Blocks after which a confirmation is analysed; a later analysis only where the earlier ones did not confirm. Each may
-spend a third of the level."""
 
 
 def is_flagged(verdict: Verdict) -> bool:
@@ -45,7 +41,7 @@ def confirm(data: PairedData, cases: Sequence[Case], policy: Policy) -> dict[str
     of the effect was shown before; this only rules out luck of the layout.
     """
     numbers = sorted({entry.block for entry in data.samples})
-    parts = [_first(data, numbers[:analysis]) for analysis in _analyses(len(numbers))]
+    parts = [_first(data, numbers[:analysis]) for analysis in analyses_of(len(numbers))]
     compared = [compare_paired(part, cases, policy) for part in parts]
     return {
         comparison.case_id: _confirmation(comparison, analyses, policy)
@@ -57,7 +53,7 @@ def _confirmation(comparison: Comparison, analyses: Sequence[Comparison], policy
     estimates = [each.estimate for each in analyses if each.estimate is not None and each.estimate.blocks > 1]
     if comparison.estimate is None or not estimates:
         return Confirmation(confirmed=False, estimate=None, p_slower=None, problem=comparison.problem)
-    p_value = _over_analyses([p_slower(each, 0.0) for each in estimates], [each.blocks for each in estimates])
+    p_value = p_over_analyses([p_slower(each, 0.0) for each in estimates], [each.blocks for each in estimates])
     return Confirmation(confirmed=p_value <= policy.confirm_level, estimate=comparison.estimate, p_slower=p_value)
 
 
@@ -113,16 +109,11 @@ def _confirmed(flag: SignalFinding, entries: Sequence[SignalSamples], policy: Po
     blocks = block_pairs(entries, rule.signal)
     if len(blocks) < 2:
         return fact("signal.confirmation", signal=flag.signal, confirmed=False, blocks=None)
-    analyses = _analyses(len(blocks))
+    analyses = analyses_of(len(blocks))
     bars = [zero_bar(rule, blocks[:analysis]) for analysis in analyses]
     known = [(bar.p_up(), analysis) for bar, analysis in zip(bars, analyses, strict=True) if bar is not None]
-    confirmed = bool(known) and _over_analyses(*zip(*known, strict=True)) <= policy.confirm_level
+    confirmed = bool(known) and p_over_analyses(*zip(*known, strict=True)) <= policy.confirm_level
     return fact("signal.confirmation", signal=flag.signal, confirmed=confirmed, blocks=len(blocks))
-
-
-def _analyses(blocks: int) -> tuple[int, ...]:
-    """Blocks of each analysis of so many; of fewer than the first needs there is one analysis."""
-    return tuple(analysis for analysis in CONFIRMATION_ANALYSES if analysis <= blocks) or (blocks,)
 
 
 def _first(data: PairedData, blocks: Sequence[int]) -> PairedData:
@@ -132,9 +123,3 @@ def _first(data: PairedData, blocks: Sequence[int]) -> PairedData:
         samples=tuple(entry for entry in data.samples if entry.block in blocks),
         conditions=tuple(entry for entry in data.conditions if entry.block in blocks),
     )
-
-
-def _over_analyses(p_values: Sequence[float], blocks: Sequence[int]) -> float:
-    """One p-value of all analyses, valid after any of them."""
-    shares = [number / len(CONFIRMATION_ANALYSES) for number in range(1, len(p_values) + 1)]
-    return sequential_p(Spending.EVEN, p_values, [float(count) for count in blocks], shares)

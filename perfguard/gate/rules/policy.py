@@ -67,8 +67,8 @@ def conclude(
     """What the cases' verdicts, in the order of the suite, mean for the gate.
 
     The outcome is the first that holds of: failed, invalid, regressed, host-unstable, incomparable, no-baseline,
-    different, inconclusive, pass; its reason names all that hold. Without a gating case left the gate is inconclusive, never a
-    silent pass. There is no voiding against a stored baseline; notes come before those of the gate.
+    different, inconclusive, pass; its reason names all that hold. Without a gating case left the gate is inconclusive,
+    never a silent pass. There is no voiding against a stored baseline; notes come before those of the gate.
     """
     held = _held(verdicts, host_unstable=voiding is not None and bool(voiding.spared))
     gating = [verdict for verdict in verdicts if verdict.gating is Gating.GATING]
@@ -171,7 +171,11 @@ def _decided(
     cases = family if adjusted else None
     test_alpha = policy.alpha / (cases or 1)
     mde_ratio = minimum_detectable_effect(
-        estimate.standard_error, estimate.degrees_of_freedom, alpha=test_alpha, margin_ratio=comparison.margin_ratio
+        estimate.standard_error,
+        estimate.degrees_of_freedom,
+        alpha=test_alpha,
+        margin_ratio=comparison.margin_ratio,
+        block_sd=estimate.block_sd if comparison.design is Design.PAIRED and adjusted else None,
     )
     sample = _sample(comparison.design, estimate)
     measured = {**effect_values(estimate.log_ratio, estimate.interval), **sample}

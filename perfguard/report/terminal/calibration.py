@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _NUMBERS_WIDTH = 112
 """Columns of the table beside the case id; where both do not fit, each case gets lines of its own."""
-_UNCONFIRMED = "leave the confirmation of flags out; with it, slowdowns of that size are found less often"
 
 
 def render_calibration(summary: CalibrationSummary, *, width: int) -> list[RenderableType]:
@@ -50,7 +49,6 @@ def render_plan(plan: SuitePlan, *, width: int) -> list[RenderableType]:
     head = (
         f"suite {plan.suite}, from {describe(plan.source)}",
         f"{wanted}; a budget of {format_duration(plan.budget_s)} holds {plan.blocks_within} blocks of all cases",
-        f"blocks and minutes {_UNCONFIRMED}",
     )
     rows = (
         (
@@ -89,8 +87,7 @@ def _legend(summary: CalibrationSummary, names: Mapping[str, str]) -> list[str]:
         else "all cases measured to the end, because no gate recorded what single cases take"
     )
     lines = [
-        f"MDE: slowdown of a case alone that a gate of so many minutes finds with 80 % power; {others}",
-        f"MDEs {_UNCONFIRMED}",
+        f"MDE: slowdown of a case alone at which a gate of so many minutes ends red with 80 % power; {others}",
         "ICC: near 1 only more blocks help, near 0 more samples would; lag 1: correlation of neighbouring blocks",
     ]
     notable = [names[case.case_id] for case in summary.cases if case.is_autocorrelated]

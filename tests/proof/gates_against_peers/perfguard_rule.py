@@ -12,11 +12,12 @@ from perfguard.config import Config
 from perfguard.gate.paired.compare_arms import CONFIRMATION_SHARE
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.rules.compare import SequentialGate, plan_analyses
-from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES, apply_confirmations, confirm, flagged_cases
+from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import conclude
 from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Confirmation, Outcome, Policy
+from perfguard.stats.confirming import CONFIRMATION_ANALYSES
 from tests.proof.gates_against_peers.stream import Block, Window, injected
 
 CONFIRMATION_BLOCKS = CONFIRMATION_ANALYSES[-1]

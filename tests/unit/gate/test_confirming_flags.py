@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from perfguard.gate.rules.compare import SequentialGate, compare_paired, plan_analyses
-from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES, apply_confirmations, confirm, flagged_cases
+from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import decide_cases
 from perfguard.records.facts import fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSamples, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Outcome, Policy
+from perfguard.stats.confirming import CONFIRMATION_ANALYSES
 from perfguard.stats.p_values import p_slower
 from perfguard.stats.spending import Spending, sequential_p
 from tests.found_facts import codes_of, fact_of

@@ -10,8 +10,8 @@ import sys
 import pyperf
 import pytest
 
-from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES
 from perfguard.records.run import BlockConditions
+from perfguard.stats.confirming import CONFIRMATION_ANALYSES
 from tests.proof.gates_against_peers import replay, replay_summary, rules
 from tests.proof.gates_against_peers.perfguard_rule import cost_s, decide
 from tests.proof.gates_against_peers.stream import Block, Design, Sample, Slices, injected, resampled, sample, separate

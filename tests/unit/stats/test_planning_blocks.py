@@ -71,18 +71,25 @@ def test_the_chance_of_crossing_is_that_of_simulated_paths(drift):
     assert crossing_probability(drift, 0.05, 4) == pytest.approx(crossed, abs=4e-3 if crossed > 0.01 else 2e-4)
 
 
-def test_a_plan_rounds_up_and_reckons_with_eight_looks():
+def test_a_plan_reckons_with_eight_analyses_and_a_confirmation():
     settings = {"margin_ratio": 0.005, "power": 0.95}
-    for sd in np.linspace(0.004, 0.03, 27):
-        once = blocks_needed(0.02, sd, alpha=0.008, **settings)
-        expected = math.ceil(once * inflation_factor(0.008, 0.95, 8))
-        assert sequential_blocks(0.02, sd, level=0.008, **settings) == expected
+    for sd in np.linspace(0.004, 0.022, 19):
+        planned = sequential_blocks(0.02, sd, level=0.008, **settings)
+        assert sequential_mde(sd, planned, level=0.008, **settings) <= 0.02 + 1e-6
+        assert sequential_mde(sd, planned - 1, level=0.008, **settings) > 0.02
+        assert planned >= blocks_needed(0.02, sd, alpha=0.008, **settings)
+
+
+def test_what_twenty_blocks_cannot_confirm_has_no_plan():
+    settings = {"level": 0.008, "margin_ratio": 0.005, "power": 0.95}
+    assert sequential_blocks(0.02, 0.0235, **settings) is not None
+    assert sequential_blocks(0.02, 0.026, **settings) is None
 
 
 @pytest.mark.parametrize(("blocks", "kept"), [(2, 2), (3, 3), (11, 11), (12, 10), (25, 21)])
 def test_the_mde_is_that_of_the_inflated_error(blocks, kept):
     error = 0.01 * math.sqrt(inflation_factor(0.008, 0.8, 8) / blocks)
-    expected = minimum_detectable_effect(error, kept - 1.0, alpha=0.008, margin_ratio=0.005)
+    expected = minimum_detectable_effect(error, kept - 1.0, alpha=0.008, margin_ratio=0.005, block_sd=0.01)
     assert sequential_mde(0.01, blocks, level=0.008, margin_ratio=0.005) == pytest.approx(expected)
 
 
