@@ -200,6 +200,12 @@ verdict_options = together(
     ),
     flag("--exit-zero", help="Report only: exit with 0, whatever the verdict is."),
     margin_option,
+    click.option(
+        "--detect",
+        "detected",
+        metavar="EFFECT",
+        help="Slowdown that must not pass, such as 1%: unchanged then means within that; default: 2%.",
+    ),
 )
 """Options on how a verdict sets the exit code."""
 
@@ -228,6 +234,7 @@ def load_policy(options: dict[str, Any]) -> Iterator[TrustedRules]:
         if options.get("policy_from"):
             given = policy_of_revision(working_directory(), options["policy_from"], os.environ, _given(options))
             policy = stack.enter_context(given)
+            _require_detectable(policy.loaded, options)
         else:
             policy = TrustedRules(loaded=load(options))
         if policy.loaded.config.confine and not can_confine():
@@ -240,7 +247,18 @@ def load_policy(options: dict[str, Any]) -> Iterator[TrustedRules]:
 
 def load(options: dict[str, Any], *, keys: tuple[str, ...] = MEASURING_KEYS) -> LoadedConfig:
     """The configuration with this command's options on top. Raises ConfigError: A file or option is wrong."""
-    return load_config(working_directory(), os.environ, _given(options, keys))
+    loaded = load_config(working_directory(), os.environ, _given(options, keys))
+    _require_detectable(loaded, options)
+    return loaded
+
+
+def _require_detectable(loaded: LoadedConfig, options: dict[str, Any]) -> None:
+    margin = loaded.config.margin
+    if options.get("detected") and loaded.config.equivalence <= margin:
+        raise UsageError(
+            f"--detect {options['detected']}: only slowdowns above the margin of {format_ratio(margin)} are flagged; "
+            "lower --margin, too"
+        )
 
 
 def _given(options: dict[str, Any], keys: tuple[str, ...] = MEASURING_KEYS) -> dict[str, Any]:
@@ -249,6 +267,8 @@ def _given(options: dict[str, Any], keys: tuple[str, ...] = MEASURING_KEYS) -> d
     given = {key: options[key] for key in wanted if options.get(key) is not None}
     if "fail_on" in given:
         given["fail_on"] = outcomes_in(given["fail_on"])
+    if options.get("detected"):
+        given["equivalence"] = parse_percentage("--detect", options["detected"])
     return given
 
 

@@ -15,6 +15,11 @@ def test_json_fits_the_published_schema_and_is_alone_on_stdout(project):
     assert json.loads((project.latest_run() / "result.json").read_text()) == json.loads(done.stdout)
 
 
+def test_unchanged_means_within_the_effect_that_must_not_pass(project):
+    result = project.result("compare", "--measure-anyway", "--max-blocks", "2", "-c", "tiny.sort", "--detect", "1%")
+    assert result["gate"]["policy"]["equivalence_ratio"] == 0.01
+
+
 def test_every_line_of_the_events_fits_the_published_schema(project):
     schema = json.loads(project.run("schema", "events").stdout)
     project.run("compare", "--measure-anyway", "--max-blocks", "2", "-c", "tiny.sort")

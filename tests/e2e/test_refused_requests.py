@@ -15,6 +15,8 @@ import pytest
         (("run", "-c", "tiny.summ"), 5, "no case matches 'tiny.summ'; the nearest is 'tiny.sum'"),
         (("compare", "--inject", "other=+5%"), 5, "no case matches 'other'"),
         (("compare", "--inject", "tiny.sum=5"), 2, "is not PATTERN=+5%"),
+        (("compare", "--detect", "2"), 2, "2 % is written 2% or 0.02"),
+        (("compare", "--detect", "0.5%"), 2, "above the margin of 0.50 % are flagged; lower --margin, too"),
         (("compare", "--fail-on", "regresion"), 2, "did you mean 'regression'?"),
         (("compare", "--baseline", "git:nowhere"), 2, "git knows no revision 'nowhere'"),
         (("compare", "--baseline", "dir:absent"), 2, "absent is not a directory"),
