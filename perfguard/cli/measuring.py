@@ -52,6 +52,7 @@ def build_request(
         progress=progress.step,
         ops=options.get("ops"),
         measure_anyway=bool(options.get("measure_anyway")),
+        measure_all=bool(options.get("measure_all")),
         patterns=patterns,
         # A catalogue's note is about a suite of the user's: of interest where that is measured.
         notes=(*notes, *(note for note in catalog.notes if note.values.get("tool") in tools)),

@@ -43,7 +43,7 @@ from perfguard.store.files import load_json, write_text
 RunGate = Callable[[Request, ArmSpec, ArmSpec], RunResult]
 """Measures and judges one gate; `compare_arms`, or a fake of it."""
 
-NOT_SLOWER = (Outcome.SAME_CODE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
+NOT_SLOWER = (Outcome.SAME_CODE, Outcome.UNTOUCHED, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
 """Outcomes of a commit that does not hold the culprit."""
 
 _WITHOUT_EFFECT = frozenset({"suite", "suites", "baselines", "stored_equivalence", "rounds", "spread_s", "fail_on"})

@@ -130,6 +130,14 @@ class CaseFinished:
     wall_s: float | None = None  # Wall seconds of the block that the case took: set-ups, warm-ups and samples
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseUntouched:
+    """Both arms run the same code for a case, so that it passes without being measured."""
+
+    case_id: str
+    functions: int  # Functions, and bodies of modules and classes, of the trees that it runs
+
+
 def failure_of_schema_1(data: dict[str, Any]) -> dict[str, Any]:
     """Plain data of a failure as schema 1 wrote it, in today's shape: its sentence is what the child said."""
     reason = data.get("reason")
@@ -226,6 +234,7 @@ Event = (
     | ArmReady
     | ArmsCompared
     | CaseCalibrated
+    | CaseUntouched
     | BlockStarted
     | SampleTimed
     | ControlTimed
@@ -254,6 +263,7 @@ EVENT_NAMES: dict[str, type[Event]] = {
     "arm_ready": ArmReady,
     "arms_compared": ArmsCompared,
     "case_calibrated": CaseCalibrated,
+    "case_untouched": CaseUntouched,
     "block_started": BlockStarted,
     "sample": SampleTimed,
     "control": ControlTimed,

@@ -51,6 +51,7 @@ class RunData:
     case_ids: tuple[str, ...] = ()  # Selected cases
     failures: dict[str, CaseFailed] = field(default_factory=dict)  # First failure of each case, before any confirmation
     confirmation_failures: dict[str, CaseFailed] = field(default_factory=dict)  # The same while flags were confirmed
+    untouched: dict[str, ev.CaseUntouched] = field(default_factory=dict)  # Cases that the change does not reach
     inner_loops: dict[str, int] = field(default_factory=dict)  # Iterations of one sample, by case id
     missing_signals: dict[Arm, dict[str, str]] = field(default_factory=dict)  # Signals that an arm lacks, and why
     op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
@@ -188,9 +189,19 @@ class RunData:
 
     def _decide(
         self,
-        event: ev.InterimAnalysis | CaseFailed | ev.StepsCounted | ev.OpsCompared | ev.VerdictReached | ev.RunFinished,
+        event: (
+            ev.CaseUntouched
+            | ev.InterimAnalysis
+            | CaseFailed
+            | ev.StepsCounted
+            | ev.OpsCompared
+            | ev.VerdictReached
+            | ev.RunFinished
+        ),
     ) -> None:
         match event:
+            case ev.CaseUntouched():
+                self.untouched[event.case_id] = event
             case ev.InterimAnalysis():
                 self.answers |= event.decided
                 self.revisions.update(event.decided.keys())
@@ -212,7 +223,7 @@ class RunData:
             case ev.RunFinished():
                 self._time(None)
                 self.end = event
-        if isinstance(event, (CaseFailed, ev.StepsCounted, ev.VerdictReached)):
+        if isinstance(event, (CaseFailed, ev.CaseUntouched, ev.StepsCounted, ev.VerdictReached)):
             self.revisions[event.case_id] += 1
 
     def _train_or_run_task(self, event: _OfTraining | _OfTask) -> None:

@@ -19,6 +19,7 @@ class Outcome(str, Enum):
     IMPROVED = "improved"
     UNCHANGED = "unchanged"
     SAME_CODE = "same-code"  # Both arms run the same code, whatever their times say
+    UNTOUCHED = "untouched"  # The arms differ, but not in what the case runs; it was not measured
     INCONCLUSIVE = "inconclusive"
     INCOMPARABLE = "incomparable"
     NO_BASELINE = "no-baseline"

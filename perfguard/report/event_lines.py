@@ -13,6 +13,7 @@ from perfguard.records.events import (
     BlockFinished,
     BlockStarted,
     CaseCalibrated,
+    CaseUntouched,
     Event,
     InterimAnalysis,
     Noted,
@@ -53,7 +54,7 @@ def line_text(line: LogLine, names: Mapping[str, str] = MappingProxyType({})) ->
         return printable(describe(line.what))
     case_id = getattr(line.what, "case_id", "")
     name = names.get(case_id, case_id)
-    text = _of_other_runs(line.what) or _before_blocks(line.what, name) or _in_blocks(line.what, name)
+    text = _of_other_runs(line.what) or _of_a_case(line.what, name) or _of_a_run(line.what) or _in_blocks(line.what)
     return printable(text or _after_blocks(line.what, names))
 
 
@@ -82,7 +83,7 @@ def _of_other_runs(event: Event) -> str:
             return ""
 
 
-def _before_blocks(event: Event, name: str) -> str:
+def _of_a_run(event: Event) -> str:
     match event:
         case RunStarted():
             cases, mode = format_count(len(event.case_ids), "case"), _MODES.get(event.mode, event.mode)
@@ -93,16 +94,27 @@ def _before_blocks(event: Event, name: str) -> str:
             return f"{event.arm.value} is {event.text}: Python {event.python}{torch}, source {source}"
         case ArmsCompared(identical=True):
             return "both arms are identical by their hashes: they pass by construction"
-        case CaseCalibrated():
-            loops = format_count(event.inner_loops, "iteration")
-            return f"{name}: {format_seconds(event.iteration_s)} per iteration, {loops} per sample"
         case StageStarted():
             return f"{_STAGES[event.stage]}: {format_count(len(event.case_ids), 'case')}"
         case _:
             return ""
 
 
-def _in_blocks(event: Event, name: str) -> str:
+def _of_a_case(event: Event, name: str) -> str:
+    match event:
+        case CaseCalibrated():
+            loops = format_count(event.inner_loops, "iteration")
+            return f"{name}: {format_seconds(event.iteration_s)} per iteration, {loops} per sample"
+        case CaseUntouched():
+            return f"{name}: untouched, both arms run the same {format_count(event.functions, 'function')}"
+        case CaseFailed():
+            failed = "" if event.skipped else f" failed in the {event.arm.value}"
+            return f"{name}{failed}: {describe(event.reason)}"
+        case _:
+            return ""
+
+
+def _in_blocks(event: Event) -> str:
     match event:
         case BlockStarted():
             return f"block {event.block + 1} begins with {format_count(len(event.case_ids), 'case')}"
@@ -111,9 +123,6 @@ def _in_blocks(event: Event, name: str) -> str:
             return f"block {event.block + 1} took {format_duration(event.duration_s)}{stolen}"
         case AnalysesPlanned():
             return f"interim analyses planned over about {format_count(event.blocks, 'block')}"
-        case CaseFailed():
-            failed = "" if event.skipped else f" failed in the {event.arm.value}"
-            return f"{name}{failed}: {describe(event.reason)}"
         case Noted():
             return describe(event.fact)
         case _:

@@ -12,6 +12,7 @@ from perfguard.records.steps.ops import Attribution, OpCountChange
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.culprits import beyond_culprits, change_text, contradiction, culprit_texts
 from perfguard.report.messages.catalog import describe
+from perfguard.report.rows import PLAIN
 from perfguard.units import format_count
 
 SHOWN_CHANGES = 3  # Changes of op counts that are shown in full
@@ -69,7 +70,7 @@ def attribution_of(verdict: Verdict, result: RunResult) -> Attribution | None:
 def has_same_op_counts(verdict: Verdict, result: RunResult) -> bool:
     """Whether both arms were counted and equal; of an unchanged case that goes without saying, so never there."""
     changes = result.op_count_changes.get(verdict.case_id)
-    return changes is not None and not changes and verdict.outcome not in (Outcome.UNCHANGED, Outcome.SAME_CODE)
+    return changes is not None and not changes and verdict.outcome not in PLAIN
 
 
 def change_lines(heading: str, ending: str, changes: Sequence[OpCountChange]) -> list[str]:

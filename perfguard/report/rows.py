@@ -70,11 +70,12 @@ MARKS = {
         (Outcome.NO_BASELINE, "∅", "open", "yellow"),
         (Outcome.IMPROVED, "▼", "faster", "bold green"),
         (Outcome.UNCHANGED, "=", "same", "green"),
+        (Outcome.UNTOUCHED, "≡", "same", "green"),
         (Outcome.SAME_CODE, "≡", "same", "green"),
     )
 }
 """What needs a look first."""
-PLAIN = (Outcome.UNCHANGED, Outcome.SAME_CODE)  # Outcomes whose reason the table shows already
+PLAIN = (Outcome.UNCHANGED, Outcome.UNTOUCHED, Outcome.SAME_CODE)  # Outcomes whose reason the table shows already
 _RUNS = {
     word: Mark(sign, word, class_)
     for word, sign, class_ in (

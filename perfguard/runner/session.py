@@ -76,6 +76,7 @@ class Request:
     notes: tuple[Fact, ...] = ()  # What the reader should know from the beginning
     ops: bool | None = None  # Whether ops are compared: of all cases, of none, or (None) of those that regressed
     measure_anyway: bool = False  # Whether arms that run the same code are measured all the same
+    measure_all: bool = False  # Whether cases that the change does not reach are measured, too
     script: str = ""  # Script that is run instead of cases
     patterns: tuple[str, ...] = ()  # Which cases were asked for instead of a suite
     gate: GateSettings = DEFAULT_GATE  # What its gates do

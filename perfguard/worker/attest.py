@@ -50,7 +50,7 @@ def attest(
     files = {name: Path(file).resolve() for name, file in sorted({**further, **imported_files()}.items())}
     own = [Path(root).resolve() for root in roots]
     foreign = [Path(root).resolve() for root in foreign_roots]
-    folders = {path.parent for path in files.values() if any(_holds(root, path) for root in (*own, *foreign))}
+    folders = {path.parent for path in files.values() if any(holds(root, path) for root in (*own, *foreign))}
     files.update((str(source), source) for folder in sorted(folders) for source in sorted(folder.glob("*.cpp")))
     named = (each for each in importlib.metadata.distributions() if each.metadata["Name"])
     return {
@@ -65,14 +65,14 @@ def attest(
 def _below(files: dict[str, Path], roots: Sequence[Path]) -> list[dict[str, str]]:
     found = []
     for name, path in files.items():
-        root = next((root for root in roots if _holds(root, path)), None)
+        root = next((root for root in roots if holds(root, path)), None)
         if root is not None and path.is_file():
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             found.append({"name": name, "path": str(path.relative_to(root)), "sha256": digest})
     return found
 
 
-def _holds(root: Path, path: Path) -> bool:
+def holds(root: Path, path: Path) -> bool:
     """Whether a file is source of a tree; an environment inside the tree is none of it."""
     if root not in path.parents or not _NOT_SOURCE.isdisjoint(path.relative_to(root).parts):
         return False
@@ -85,6 +85,6 @@ def _shadowed(files: dict[str, Path], roots: Sequence[Path]) -> list[dict[str, s
     return [
         {"name": name, "path": str(path)}
         for name, path in files.items()
-        if "." not in name and name not in _FROM_BUNDLE and not any(_holds(root, path) for root in roots)
+        if "." not in name and name not in _FROM_BUNDLE and not any(holds(root, path) for root in roots)
         if any((root / name / "__init__.py").is_file() or (root / f"{name}.py").is_file() for root in roots)
     ]

@@ -43,6 +43,7 @@ class WorkerState:
             "prepare": self._prepare,
             "bench": self._bench,
             "attest": self._attest,
+            "prove": self._prove,
             "profile": self._profile,
             "script": self._script,
             "whole": self._script,
@@ -111,6 +112,12 @@ class WorkerState:
         for case in self._cases.values():
             further |= {} if case.group is None else case.group.imported_files()
         self._control.send("attested", **attest(command["roots"], command["foreign_roots"], further))
+
+    def _prove(self, command: Message) -> None:
+        from perfguard.worker.proof import prove
+
+        found = prove(command["case"], seed=command["seed"], roots=command["roots"])
+        self._control.send("proved", case=command["case"]["id"], **found)
 
     def _profile(self, command: Message) -> None:
         described = command["case"]

@@ -39,6 +39,7 @@ _judging_options = shared.together(
         metavar="PATTERN=+5%",
         help="Slow down the candidate's cases (negative: the baseline's) to test the gate.",
     ),
+    shared.flag("--measure-all", help="Measure also cases for which both arms run the same code."),
     shared.flag("--measure-anyway", help="Measure even if both arms run the same code (A/A)."),
     click.option(
         "--ops/--no-ops", default=None, help="Compare the ops of all cases, or of none; default: of regressed cases."

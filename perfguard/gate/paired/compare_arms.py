@@ -14,9 +14,9 @@ from perfguard.gate.paired.results import finish
 from perfguard.gate.rules.compare import SequentialGate, plan_analyses
 from perfguard.gate.rules.signals import SignalPolicy
 from perfguard.records.allowance import Allowance
-from perfguard.records.events import AnalysesPlanned, InterimAnalysis
+from perfguard.records.events import AnalysesPlanned, CaseUntouched, InterimAnalysis
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.plan import ArmSpec, Plan
+from perfguard.records.plan import ArmSpec, Plan, ResolvedArm
 from perfguard.records.record import StoredOpCounts
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
@@ -24,6 +24,7 @@ from perfguard.records.spec import Case
 from perfguard.runner.measuring import ArmLayout, MeasuringLimits, calibrate, measure, prove_identity, start_arms
 from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
+from perfguard.runner.untouched import proven_untouched
 from perfguard.stats.confirming import CONFIRMATION_ANALYSES
 
 CONFIRMATION_SHARE = 0.2  # Last part of the budget that confirms flags, where there are any by then; see decision 0008
@@ -80,16 +81,27 @@ def compare_arms(
             chosen = [each.case for each in plan.cases]
             if request.gate.follows_up:
                 count_arms(session, starter, chosen, op_counts)
+                if not (is_measured or request.measure_all):
+                    plan = _touched(session, starter, arms, plan)
             measure_paired(session, starter, plan, judge)
             if request.gate.follows_up:
                 confirm_flags(session, specs, plan, judge)
                 explain(session, starter, judge.verdicts(session.data), chosen)
-        is_proven = session.identical and not session.data.blocks_finished
+        is_proven = not session.data.blocks_finished and (session.identical or not plan.cases)
         known = None if is_proven else error_rate  # what git proves has no error rate
         result = finish(session, judge.conclude(session.data), error_rate=known)
         if not is_anchor:  # another margin than that of other gates says too little of their false alarms
             bank(session, result)
         return result
+
+
+def _touched(session: Session, starter: ProcessStarter, arms: Mapping[Arm, ResolvedArm], plan: Plan) -> Plan:
+    """The plan without the cases that the change does not reach: what they run is the same, and so are its ops."""
+    counts = session.data.op_count_changes
+    same = [each.case for each in plan.cases if not counts.get(each.case.id, "no-torch" not in each.case.tags)]
+    for case_id, functions in proven_untouched(session, starter, arms, same).items():
+        session.emit(CaseUntouched(case_id=case_id, functions=functions))
+    return replace(plan, cases=tuple(each for each in plan.cases if each.case.id not in session.data.untouched))
 
 
 def judge_of(
@@ -118,6 +130,7 @@ def judge_of(
         stage=stage,
         confirmation=Stage.DRIFT_CONFIRMATION if is_drift else Stage.CONFIRMATION,
         identical=session.identical,
+        untouched=session.data.untouched,
         # Drift is about time; the gate's level for signals is spent on the baseline.
         signals=SignalPolicy(gating=()) if is_drift else signal_policy_of(config),
         allowances=tuple(allowances),
@@ -161,7 +174,7 @@ def measure_paired(
     # Where the cap on blocks ended the measuring it is said, so that nobody raises the budget in vain.
     blocks, left_s = session.data.blocks_of(judge.stage), session.left_s() - keep_s
     gate = None if judge.identical else judge.gate  # what is identical passes, however many blocks there are
-    is_open = gate is not None and any(case.id not in gate.answered() for case in judge.cases)
+    is_open = gate is not None and any(case.id not in gate.answered() for case in judge.measured)
     if is_open and blocks >= session.settings.max_blocks and left_s > session.data.longest_block_s(judge.stage):
         session.note(fact("run.max_blocks_reached", severity=Severity.NOTABLE, blocks=blocks, left_s=left_s))
 

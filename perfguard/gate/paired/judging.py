@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
@@ -21,7 +21,7 @@ from perfguard.gate.rules.rulings import (
 )
 from perfguard.gate.rules.signals import SignalPolicy, judge_signals, missing_signals
 from perfguard.records.allowance import Allowance
-from perfguard.records.events import AnalysesPlanned, ArmsCompared, Event, InterimAnalysis
+from perfguard.records.events import AnalysesPlanned, ArmsCompared, CaseUntouched, Event, InterimAnalysis
 from perfguard.records.facts import fact
 from perfguard.records.run import Signal, Stage
 from perfguard.records.run_data import RunData
@@ -40,15 +40,22 @@ class PairedJudge:
     identical: bool = False
     """Whether the arms are the same by their hashes; the gate then passes whatever the times say."""
     signals: SignalPolicy = field(default_factory=SignalPolicy)  # The rule for signals beside wall time
+    untouched: Mapping[str, CaseUntouched] = field(default_factory=dict)
+    """Cases by id that the change does not reach, by proof: they pass, and are not measured."""
     allowances: tuple[Allowance, ...] = ()
     """Slowdowns that the project accepts; identical arms need none, and a false alarm among them must be seen."""
     today: date = field(default_factory=utc_today)  # UTC date, which decides what has expired
     gate: SequentialGate | None = field(default=None, init=False)  # Known once the analyses are planned
     is_closed: bool = field(default=False, init=False)
 
+    @property
+    def measured(self) -> tuple[Case, ...]:
+        """The cases that the change may reach."""
+        return tuple(case for case in self.cases if case.id not in self.untouched)
+
     def plan(self, blocks: int) -> SequentialGate:
         """Spread the analyses over so many blocks."""
-        self.gate = SequentialGate(self.cases, self.policy, planned_blocks=blocks)
+        self.gate = SequentialGate(self.measured, self.policy, planned_blocks=blocks)
         return self.gate
 
     def analyse(self, data: RunData, *, final: bool) -> dict[str, Outcome]:
@@ -79,13 +86,25 @@ class PairedJudge:
         verdicts = guard_intrusion(guard_numerics(verdicts, checks), data.intrusions(self.stage))
         if self.identical:
             return verdicts
+        return self._with_untouched(self._allowed(data, verdicts))
+
+    def _with_untouched(self, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+        """All verdicts, in the order of the suite."""
+        known = {verdict.case_id: verdict for verdict in verdicts}
+        return tuple(
+            known[case.id] if case.id in known else _untouched(case, self.untouched[case.id], self.policy)
+            for case in self.cases
+            if case.id in known or case.id in self.untouched
+        )
+
+    def _allowed(self, data: RunData, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
         return apply_allowances(
             verdicts,
             self.allowances,
             self.today,
             self.policy,
             tags=tags_of(self.cases),
-            different=different_results(checks),
+            different=different_results(data.checks(self.stage)),
         )
 
     def flagged(self, data: RunData) -> frozenset[str]:
@@ -114,7 +133,7 @@ class PairedJudge:
     def _confirmed(self, data: RunData) -> tuple[Verdict, ...]:
         """Verdicts on the times, flags confirmed."""
         timed, confirmations = self._timed(), {}
-        cases = [case for case in self.cases if case.id in flagged_cases(timed)]
+        cases = [case for case in self.measured if case.id in flagged_cases(timed)]
         if cases and data.blocks_of(self.confirmation):
             confirmations = confirm(data.paired(self.confirmation), cases, self.policy)
         return apply_confirmations(timed, confirmations)
@@ -143,6 +162,16 @@ class PairedJudge:
         return _passed_by_construction(result) if self.identical else result
 
 
+def _untouched(case: Case, proof: CaseUntouched, policy: Policy) -> Verdict:
+    return Verdict(
+        case_id=case.id,
+        outcome=Outcome.UNTOUCHED,
+        gating=case.gating,
+        reasons=(fact("verdict.untouched", functions=proof.functions),),
+        comparison=without_estimate(case, policy),
+    )
+
+
 def _passed_by_construction(result: GateResult) -> GateResult:
     """The result of a gate whose arms are identical: a pass, which keeps what the times alone would have said.
 
@@ -164,6 +193,7 @@ def _passed_by_construction(result: GateResult) -> GateResult:
 def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
     """Feed a recorded run to a judge, which then analyses where the live run looked; gives the run's data."""
     data = RunData()
+    judge.untouched = data.untouched
     for event in events:
         data.add(event)
         match event:

@@ -240,10 +240,14 @@ def _gate_reason(outcome: GateOutcome, gating: Sequence[Verdict], policy: Policy
     if outcome is GateOutcome.PASS:
         faster = tuple(v.case_id for v in gating if v.outcome is Outcome.IMPROVED)
         allowed = tuple(v.case_id for v in gating if v.outcome is Outcome.ALLOWED)
+        untouched = sum(v.outcome is Outcome.UNTOUCHED for v in gating)
+        if untouched == len(gating):
+            return fact("gate.untouched", cases=untouched)
         return fact(
             "gate.passed",
-            unchanged=len(gating) - len(faster) - len(allowed),
+            unchanged=len(gating) - len(faster) - len(allowed) - untouched,
             cases=len(gating),
+            untouched=untouched or None,
             equivalence_ratio=policy.equivalence_ratio,
             faster=faster,
             allowed=allowed,

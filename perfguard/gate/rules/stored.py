@@ -32,7 +32,7 @@ DRIFT_SHARE = 0.25
 
 _FEW = 2  # One case that moved is a case, whatever the size of its suite
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED)
-_SMALL_STEP = (Outcome.SAME_CODE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
+_SMALL_STEP = (Outcome.SAME_CODE, Outcome.UNTOUCHED, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
 
 
 def cases_to_pair(cases: Sequence[Case], verdicts: Sequence[Verdict]) -> tuple[Case, ...]:

@@ -34,6 +34,7 @@ _DIFFERENCES = {
     Outcome.REGRESSED: Difference.SLOWER,
     Outcome.IMPROVED: Difference.FASTER,
     Outcome.UNCHANGED: Difference.EQUAL,
+    Outcome.UNTOUCHED: Difference.EQUAL,
     Outcome.SAME_CODE: Difference.EQUAL,
 }
 

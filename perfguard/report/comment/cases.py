@@ -54,7 +54,7 @@ def case_sections(result: RunResult, detail: Detail) -> list[str]:
         return case_rows(of(verdicts, *outcomes), names)
 
     open_cases = rows(Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.NO_BASELINE)
-    same_code = len(rows(Outcome.SAME_CODE))
+    same_code, untouched = (len(rows(outcome)) for outcome in (Outcome.SAME_CODE, Outcome.UNTOUCHED))
     sections = [
         *_regressions(rows(Outcome.REGRESSED), result, detail),
         _section("Results that are not good enough", rows(Outcome.INVALID), result, detail.rows),
@@ -64,6 +64,7 @@ def case_sections(result: RunResult, detail: Detail) -> list[str]:
         _folded("Faster", rows(Outcome.IMPROVED), detail.improved),
         _folded("Unchanged", found := rows(Outcome.UNCHANGED), len(found) if detail.unchanged else 0),
         f"≡ same code: {format_count(same_code, 'case')}" if same_code else "",
+        f"≡ untouched: {format_count(untouched, 'case')}, for which both arms run the same code" if untouched else "",
         _changed(result, verdicts, detail),
     ]
     return [section for section in sections if section]

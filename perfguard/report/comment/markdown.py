@@ -22,6 +22,7 @@ _ORDER = (
     Outcome.INCONCLUSIVE,
     Outcome.IMPROVED,
     Outcome.UNCHANGED,
+    Outcome.UNTOUCHED,
     Outcome.SAME_CODE,
 )
 """What a reader must see first."""

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 _STYLES = {Answer.GOOD: "green", Answer.BAD: "bold red", Answer.SKIP: "yellow"}
 _SHOWN_SUSPECTS = 20
-_NOT_SLOWER = (Outcome.SAME_CODE.value, Outcome.UNCHANGED.value, Outcome.IMPROVED.value, Outcome.ALLOWED.value)
+_NOT_SLOWER = (
+    Outcome.SAME_CODE.value,
+    Outcome.UNTOUCHED.value,
+    Outcome.UNCHANGED.value,
+    Outcome.IMPROVED.value,
+    Outcome.ALLOWED.value,
+)
 
 
 def _effect(effect: CaseEffect, names: Mapping[str, str]) -> str:

@@ -99,7 +99,12 @@ def differ_in_texts_only(project: Path, older: str, newer: str) -> bool:
     if older == newer:
         return True
     changed = git.changed_between_trees(project, older, newer)
-    return changed is not None and all(n.endswith((".md", ".rst")) or n.startswith(".github/") for n in changed)
+    return changed is not None and only_texts(changed)
+
+
+def only_texts(names: Sequence[str]) -> bool:
+    """Whether these files are documents and workflows, which no interpreter reads."""
+    return all(name.endswith((".md", ".rst")) or name.startswith(".github/") for name in names)
 
 
 def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bool = True) -> Sequence[Fact]:

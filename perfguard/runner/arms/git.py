@@ -186,9 +186,9 @@ def has_ignored_code(directory: Path) -> bool:
 
 def uncommitted_files(repository: Path, folder: Path) -> tuple[str, ...]:
     """Files below a folder, both relative to the repository, that are new, changed or gone since the last commit."""
-    spec = f":(top,literal){folder.as_posix()}"
-    changed = run_git(repository, *NAMES_OF_CHANGES, "HEAD", "--", spec)
-    new = run_git(repository, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", spec)
+    specs = [] if folder == Path() else [f":(top,literal){folder.as_posix()}"]
+    changed = run_git(repository, *NAMES_OF_CHANGES, "HEAD", "--", *specs)
+    new = run_git(repository, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", *specs)
     return tuple(sorted({name.decode(errors="surrogateescape") for name in (changed + new).split(b"\0") if name}))
 
 

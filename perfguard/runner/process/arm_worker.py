@@ -74,6 +74,15 @@ class ProfiledStep:
     logs: tuple[str, ...]  # The libraries whose log was written: `onednn`, `mkl`
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeProof:
+    """What a case executed and read of an arm's trees."""
+
+    executed: tuple[tuple[str, str, str], ...]  # Path, qualified name and SHA-256 of each code object
+    read: tuple[tuple[str, str], ...]  # Path and SHA-256 of each file, or of a folder's names
+    problem: str | None  # Why it is not all, by `perfguard.worker.proof.prove`; None where it is
+
+
 class ArmWorker:
     """A worker process of one arm. Every method raises WorkerFailure where the process fails."""
 
@@ -175,6 +184,12 @@ class ArmWorker:
         """Ask which files of the trees were imported."""
         self._worker.send("attest", roots=roots, foreign_roots=foreign_roots)
         return self._expect("attested", self._settings.setup_timeout_s)
+
+    def prove(self, case: Case, *, seed: int, roots: tuple[str, ...]) -> CodeProof:
+        """What a case executes and reads of the trees; the worker must have imported nothing of them."""
+        self._worker.send("prove", case=_described(case), seed=seed, roots=roots)
+        message = self._expect("proved", self._settings.setup_timeout_s)
+        return decoded({name: message.get(name) for name in ("executed", "read", "problem")}, CodeProof)
 
     def processes(self) -> tuple[int, ...]:
         """Process ids of the worker and of everything it has started."""

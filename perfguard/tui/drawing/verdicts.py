@@ -35,6 +35,7 @@ _OUTCOMES = {
     Outcome.NO_BASELINE.value: WordStyle("∅", "no baseline", Role.OPEN),
     Outcome.IMPROVED.value: WordStyle("▼", "faster", Role.FASTER),
     Outcome.UNCHANGED.value: WordStyle("=", "unchanged", Role.SAME),
+    Outcome.UNTOUCHED.value: WordStyle("≡", "untouched", Role.SAME),
     Outcome.SAME_CODE.value: WordStyle("≡", "same code", Role.SAME),
 }
 """What needs a look first; cases without an answer stand between the faster and the unchanged ones."""
