@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -98,6 +98,9 @@ proof-hetero-gates: $(READY) ## Gate four changes that break heterogeneous train
 
 proof-tasks: $(READY) ## Measure tasks: false alarms, a slowdown of 5 %, matrices, run sizes (three quarters of an hour, nothing else running; resumes)
 	$(BIN)/python -m tests.proof.tasks_measured $(ARGS)
+
+proof-untouched: $(READY) ## Measure gates of changes that touch one of three models (a quarter of an hour, nothing else running)
+	$(BIN)/python -m tests.proof.untouched_gates $(ARGS)
 
 pictures: $(READY) ## Draw the documents' pictures anew: screens of the TUI, charts of committed reports (needs Chromium)
 	$(BIN)/python -m tests.tui_pictures
