@@ -150,11 +150,13 @@ def calibrate(
     cases: Sequence[Case] | None = None,
     *,
     measures_identical: bool = True,
+    proves: bool = False,
 ) -> Plan:
     """Look at each arm, check and calibrate its cases, and attest that the arms are what they claim to be.
 
     The session learns whether they are identical; with `measures_identical` such arms are measured all the same, else
-    their blocks need not fit the budget. Without `cases`, those of the request are calibrated.
+    their blocks need not fit the budget. With `proves` it also learns what each case runs of the trees. Without
+    `cases`, those of the request are calibrated.
 
     Raises:
         MeasurementError: An arm cannot be started.
@@ -168,6 +170,7 @@ def calibrate(
         needs_torch=needs_torch(chosen),
         should_stop=lambda: session.interrupts.asked,
         progress=session.request.progress,
+        proves=proves,
     )
     reports: dict[Arm, ArmReport] = {}
     facts: dict[Arm, Attested] = {}
@@ -175,6 +178,7 @@ def calibrate(
         others = tuple(root for other in arms.values() if other is not arm for root in other.code_roots)
         reports[role] = calibrate_arm(role, chosen, calibration, roots=arm.code_roots, foreign_roots=others)
         facts[role] = attested(arm, reports[role].ready, reports[role].attested)
+        session.proofs[role] = reports[role].proofs
         _introduce(session, role, arm, reports[role])
     if len(facts) == 2:
         baseline, candidate = (facts[role] for role in _BOTH)

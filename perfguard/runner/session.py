@@ -23,10 +23,12 @@ from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import CpuSelection, Fingerprint
 from perfguard.records.plan import DEFAULT_GATE, GateSettings, Injection, MeasureSettings
 from perfguard.records.result import ArmSummary
+from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.runner.arms.environment import ignored_variables
 from perfguard.runner.arms.resolve import clean_workshop
+from perfguard.runner.process.arm_worker import CodeProof
 from perfguard.runner.run_folder import RunFolder
 
 _STDERR = 2
@@ -96,6 +98,7 @@ class Session:
     settings: MeasureSettings  # How it was asked to measure; what calibration makes of it is in the plan
     started: float  # Monotonic start
     data: RunData = field(default_factory=RunData)  # What was measured so far
+    proofs: dict[Arm, dict[str, CodeProof]] = field(default_factory=dict)  # What cases run of the arms' trees, by id
     identical: bool = False  # Whether the arms run the same files with the same packages, interpreter and variables
     notes: list[Fact] = field(default_factory=list)  # What the reader should know
     summaries: dict[str, ArmSummary] = field(default_factory=dict)  # The arms, for the reader

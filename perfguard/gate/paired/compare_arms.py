@@ -16,7 +16,7 @@ from perfguard.gate.rules.signals import SignalPolicy
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import AnalysesPlanned, CaseUntouched, InterimAnalysis
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.plan import ArmSpec, Plan, ResolvedArm
+from perfguard.records.plan import ArmSpec, Plan
 from perfguard.records.record import StoredOpCounts
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
@@ -24,7 +24,7 @@ from perfguard.records.spec import Case
 from perfguard.runner.measuring import ArmLayout, MeasuringLimits, calibrate, measure, prove_identity, start_arms
 from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
-from perfguard.runner.untouched import proven_untouched
+from perfguard.runner.untouched import can_be_proven, proven_untouched
 from perfguard.stats.confirming import CONFIRMATION_ANALYSES
 
 CONFIRMATION_SHARE = 0.2  # Last part of the budget that confirms flags, where there are any by then; see decision 0008
@@ -74,15 +74,16 @@ def compare_arms(
             prove_identity(session, arms)
         plan = Plan(cases=(), settings=session.settings)
         if not session.identical:
-            plan = calibrate(session, starter, arms, measures_identical=is_measured)
+            proves = request.gate.follows_up and not (is_measured or request.measure_all)
+            proves = proves and can_be_proven(session, arms)
+            plan = calibrate(session, starter, arms, measures_identical=is_measured, proves=proves)
         error_rate, margins = gate_error_rate(session)
         judge = judge_of(session, cases, margins, allowances=allowances, is_anchor=is_anchor)
         if is_measured or not session.identical:
             chosen = [each.case for each in plan.cases]
             if request.gate.follows_up:
                 count_arms(session, starter, chosen, op_counts)
-                if not (is_measured or request.measure_all):
-                    plan = _touched(session, starter, arms, plan)
+                plan = _touched(session, plan)
             measure_paired(session, starter, plan, judge)
             if request.gate.follows_up:
                 confirm_flags(session, specs, plan, judge)
@@ -95,11 +96,11 @@ def compare_arms(
         return result
 
 
-def _touched(session: Session, starter: ProcessStarter, arms: Mapping[Arm, ResolvedArm], plan: Plan) -> Plan:
+def _touched(session: Session, plan: Plan) -> Plan:
     """The plan without the cases that the change does not reach: what they run is the same, and so are its ops."""
     counts = session.data.op_count_changes
-    same = [each.case for each in plan.cases if not counts.get(each.case.id, "no-torch" not in each.case.tags)]
-    for case_id, functions in proven_untouched(session, starter, arms, same).items():
+    same = [each.case.id for each in plan.cases if not counts.get(each.case.id, "no-torch" not in each.case.tags)]
+    for case_id, functions in proven_untouched(session, same).items():
         session.emit(CaseUntouched(case_id=case_id, functions=functions))
     return replace(plan, cases=tuple(each for each in plan.cases if each.case.id not in session.data.untouched))
 

@@ -15,7 +15,7 @@ from perfguard.records.protocol import Message
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
 from perfguard.runner.blocks.measure import plan_block
-from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused
+from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, CodeProof
 from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 
 _MAX_INSTANCES = 12
@@ -38,6 +38,7 @@ class ArmReport:
     iteration_s: dict[str, float] = field(default_factory=dict)  # Seconds of one iteration, by case id
     instance_s: dict[str, float] = field(default_factory=dict)  # Seconds of one further set-up, by case id
     failed: dict[str, CaseFailed] = field(default_factory=dict)  # Cases that this arm cannot run
+    proofs: dict[str, CodeProof] = field(default_factory=dict)  # What each case runs of the trees, where it was asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class ArmCalibration(WorkerContext):
 
     needs_torch: bool  # Whether workers import torch at `hello`
     progress: Callable[[Fact], None]  # Gets one line for each case
+    proves: bool = False  # Whether it is recorded what each case runs of the trees
 
 
 def calibrate_arm(
@@ -62,10 +64,14 @@ def calibrate_arm(
         MeasurementError: The arm's worker cannot be started.
     """
     report = ArmReport()
-    left = list(cases)
+    left, proves = list(cases), calibration.proves
     for _ in range(_MAX_RESTARTS):
         worker = _start(arm, calibration, report)
         try:
+            if proves:
+                proves = False
+                if not _follow(arm, left, worker, calibration, report, roots):
+                    continue  # with a new worker, without proofs
             _calibrate_cases(arm, left, worker, calibration, report)
             report.attested = worker.attest(roots, foreign_roots)
         except WorkerFailure as failure:
@@ -82,6 +88,26 @@ def calibrate_arm(
             worker.close()
         left = [c for c in left if c.id not in report.failed]
     raise MeasurementError(f"the {arm.value} worker died {_MAX_RESTARTS} times while its cases were set up")
+
+
+def _follow(  # noqa: PLR0917 - one caller, here
+    arm: Arm,
+    cases: Sequence[Case],
+    worker: ArmWorker,
+    calibration: ArmCalibration,
+    report: ArmReport,
+    roots: tuple[str, ...],
+) -> bool:
+    """Record what each case runs of the trees, before anything of them is imported; False where the worker failed."""
+    try:
+        for case in cases:
+            if not calibration.should_stop():
+                calibration.progress(fact("step.proving", arm=arm.value, case_id=case.id))
+                report.proofs[case.id] = worker.prove(case, seed=calibration.settings.seed, roots=roots)
+    except (WorkerFailure, CaseRefused):
+        report.proofs.clear()
+        return False
+    return True
 
 
 def _start(arm: Arm, calibration: ArmCalibration, report: ArmReport) -> ArmWorker:
