@@ -35,6 +35,7 @@ from perfguard.records.task_results import CellRun, TaskData
 from perfguard.records.tasks import TaskPlan
 from perfguard.records.training import TrainedOn, TrainingEpoch, TrainingOutcome, TrainingPlanned, TrainingUse
 from perfguard.records.training_data import TrainingData
+from perfguard.records.verdict import Outcome
 
 _OfTraining = TrainingPlanned | TrainedOn | TrainingEpoch | TrainingUse | TrainingOutcome
 _OfTask = TaskPlan | CellRun
@@ -202,6 +203,7 @@ class RunData:
         match event:
             case ev.CaseUntouched():
                 self.untouched[event.case_id] = event
+                self.answers[event.case_id] = Outcome.UNTOUCHED.value
             case ev.InterimAnalysis():
                 self.answers |= event.decided
                 self.revisions.update(event.decided.keys())

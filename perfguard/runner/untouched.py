@@ -33,7 +33,8 @@ def can_be_proven(session: Session, arms: Mapping[Arm, ResolvedArm]) -> bool:
         return False
     opaque = [name for name in changed if not name.endswith(_SEEN_TO_BE_READ) and not only_texts([name])]
     if opaque:
-        session.note(fact("arms.untouched_unproven", files=tuple(opaque[:_SHOWN]), more=max(0, len(opaque) - _SHOWN)))
+        more = max(0, len(opaque) - _SHOWN) or None
+        session.note(fact("arms.untouched_unproven", files=tuple(opaque[:_SHOWN]), more=more))
     return not opaque
 
 

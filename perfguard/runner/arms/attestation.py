@@ -125,7 +125,8 @@ def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bo
         notes.append(fact("arms.same_code"))
     old, new = dict(baseline.code), dict(candidate.code)
     if changed := sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path)):
-        notes.append(fact("arms.files_differ", files=tuple(changed[:_SHOWN]), more=max(0, len(changed) - _SHOWN)))
+        more = max(0, len(changed) - _SHOWN) or None
+        notes.append(fact("arms.files_differ", files=tuple(changed[:_SHOWN]), more=more))
     if baseline.distributions != candidate.distributions:
         notes.append(_changed_distributions(baseline, candidate))
     return notes
@@ -142,7 +143,7 @@ def _changed_distributions(baseline: Attested, candidate: Attested) -> Fact:
         "arms.packages_differ",
         severity=Severity.NOTABLE,
         changed=tuple(f"{name} {old[name]} → {new[name]}" for name in changed[:_SHOWN]),
-        more=max(0, len(changed) - _SHOWN),
-        only_in_baseline=len(old.keys() - new.keys()),
-        only_in_candidate=len(new.keys() - old.keys()),
+        more=max(0, len(changed) - _SHOWN) or None,
+        only_in_baseline=len(old.keys() - new.keys()) or None,
+        only_in_candidate=len(new.keys() - old.keys()) or None,
     )

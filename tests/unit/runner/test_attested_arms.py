@@ -93,7 +93,7 @@ def test_files_that_differ_are_listed():
         found(code=(("a.py", "1"), ("gone.py", "1"), ("same.py", "1"))),
         found(code=(("a.py", "2"), ("new.py", "1"), ("same.py", "1"))),
     )
-    assert notes == [fact("arms.files_differ", files=("a.py", "gone.py", "new.py"), more=0)]
+    assert notes == [fact("arms.files_differ", files=("a.py", "gone.py", "new.py"), more=None)]
 
 
 def test_packages_in_other_versions_are_named_torch_first_and_what_only_one_side_has_is_counted():
@@ -104,7 +104,7 @@ def test_packages_in_other_versions_are_named_torch_first_and_what_only_one_side
     assert note.code == "arms.packages_differ"
     assert note.values == {
         "changed": ("numpy 1.26 → 2.0", "torch 2.8.0 → 2.13.0", "pip 24 → 25"),
-        "more": 0,
+        "more": None,
         "only_in_baseline": 1,
         "only_in_candidate": 2,
     }
