@@ -106,7 +106,7 @@ def _of_a_case(event: Event, name: str) -> str:
             loops = format_count(event.inner_loops, "iteration")
             return f"{name}: {format_seconds(event.iteration_s)} per iteration, {loops} per sample"
         case CaseUntouched():
-            return f"{name}: untouched, both arms run the same {format_count(event.functions, 'function')}"
+            return f"{name}: untouched, both arms run the same code"
         case CaseFailed():
             failed = "" if event.skipped else f" failed in the {event.arm.value}"
             return f"{name}{failed}: {describe(event.reason)}"

@@ -9,6 +9,15 @@ import pytest
 from tests.tiny_projects import DOUBLED, outcomes, verdicts
 
 COMPARE = ("compare", "-q")
+OTHER = """\
+import other_work
+import perfguard
+
+
+@perfguard.benchmark(name="tiny.other", tags=["no-torch"], phase="forward")
+def tiny_other():
+    return lambda: float(other_work.total())
+"""
 
 
 def test_a_case_whose_code_did_not_change_is_untouched_and_the_others_are_measured(project):
@@ -36,7 +45,7 @@ def test_a_change_that_no_case_reaches_passes_at_once(project):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "file"), [(("--measure-all",), None), (("--confine",), None), ((), "weights.bin")]
+    ("arguments", "file"), [(("--measure-all",), None), ((), "weights.bin"), (("--confine",), "settings.toml")]
 )
 def test_where_it_cannot_be_proven_or_is_not_wanted_every_case_is_measured(project, arguments, file):
     if file is not None:
@@ -46,3 +55,15 @@ def test_where_it_cannot_be_proven_or_is_not_wanted_every_case_is_measured(proje
     assert all(verdict["comparison"]["estimate"] is not None for verdict in verdicts(result).values())
     noted = [note for note in result["notes"] if note["code"] == "arms.untouched_unproven"]
     assert [note["values"]["files"] for note in noted] == ([["weights.bin"]] if file else [])
+
+
+def test_code_that_is_not_trusted_is_untouched_where_it_imports_nothing_that_changed(project):
+    project.write("bench_other.py", OTHER)
+    project.write("other_work.py", "def total():\n    return sum(range(9_000))\n")
+    project.commit("another model")
+    project.replace("tiny_work.py", *DOUBLED)
+    result = project.result(*COMPARE, "--confine", "-c", "tiny.*")
+    assert outcomes(result)["tiny.other"] == "untouched"
+    assert verdicts(result)["tiny.other"]["reasons"][0]["values"]["files"] == 2
+    assert outcomes(result)["tiny.sum"] == "regressed"
+    assert verdicts(result)["tiny.sort"]["comparison"]["estimate"] is not None  # of the module that changed

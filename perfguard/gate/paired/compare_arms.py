@@ -14,9 +14,9 @@ from perfguard.gate.paired.results import finish
 from perfguard.gate.rules.compare import SequentialGate, plan_analyses
 from perfguard.gate.rules.signals import SignalPolicy
 from perfguard.records.allowance import Allowance
-from perfguard.records.events import AnalysesPlanned, CaseUntouched, InterimAnalysis
+from perfguard.records.events import AnalysesPlanned, InterimAnalysis
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.plan import ArmSpec, Plan
+from perfguard.records.plan import ArmSpec, Plan, ResolvedArm
 from perfguard.records.record import StoredOpCounts
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
@@ -24,7 +24,7 @@ from perfguard.records.spec import Case
 from perfguard.runner.measuring import ArmLayout, MeasuringLimits, calibrate, measure, prove_identity, start_arms
 from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
-from perfguard.runner.untouched import can_be_proven, proven_untouched
+from perfguard.runner.untouched import can_be_proven, proven_by_imports, proven_by_records
 from perfguard.stats.confirming import CONFIRMATION_ANALYSES
 
 CONFIRMATION_SHARE = 0.2  # Last part of the budget that confirms flags, where there are any by then; see decision 0008
@@ -83,7 +83,8 @@ def compare_arms(
             chosen = [each.case for each in plan.cases]
             if request.gate.follows_up:
                 count_arms(session, starter, chosen, op_counts)
-                plan = _touched(session, plan)
+                if not (is_measured or request.measure_all):
+                    plan = _touched(session, arms, plan)
             measure_paired(session, starter, plan, judge)
             if request.gate.follows_up:
                 confirm_flags(session, specs, plan, judge)
@@ -96,12 +97,14 @@ def compare_arms(
         return result
 
 
-def _touched(session: Session, plan: Plan) -> Plan:
+def _touched(session: Session, arms: Mapping[Arm, ResolvedArm], plan: Plan) -> Plan:
     """The plan without the cases that the change does not reach: what they run is the same, and so are its ops."""
     counts = session.data.op_count_changes
-    same = [each.case.id for each in plan.cases if not counts.get(each.case.id, "no-torch" not in each.case.tags)]
-    for case_id, functions in proven_untouched(session, same).items():
-        session.emit(CaseUntouched(case_id=case_id, functions=functions))
+    same = [each.case for each in plan.cases if not counts.get(each.case.id, "no-torch" not in each.case.tags)]
+    is_trusted = not session.request.loaded.config.confine
+    by_records = proven_by_records(session, [case.id for case in same])
+    for proven in by_records if is_trusted else proven_by_imports(session, arms, same):
+        session.emit(proven)
     return replace(plan, cases=tuple(each for each in plan.cases if each.case.id not in session.data.untouched))
 
 

@@ -167,7 +167,7 @@ def _untouched(case: Case, proof: CaseUntouched, policy: Policy) -> Verdict:
         case_id=case.id,
         outcome=Outcome.UNTOUCHED,
         gating=case.gating,
-        reasons=(fact("verdict.untouched", functions=proof.functions),),
+        reasons=(fact("verdict.untouched", functions=proof.functions, files=proof.files),),
         comparison=without_estimate(case, policy),
     )
 

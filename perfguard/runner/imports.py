@@ -1,0 +1,94 @@
+"""Which files of a tree a benchmark may import, found by reading the sources; nothing of the tree is executed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+_BUILTINS = frozenset(("__import__", "compile", "eval", "exec"))
+_DYNAMIC = frozenset(
+    (
+        *("entry_points", "exec_module", "find_spec", "import_module", "iter_modules", "load_module", "run_module"),
+        *("run_path", "spec_from_file_location", "walk_packages"),
+    )
+)
+"""Names by which code imports what its text does not say."""
+_AT_START = ("sitecustomize", "usercustomize")  # Python imports them by itself
+_NATIVE = (".so", ".pyd", ".abi3.so")
+
+
+class OpaqueSourceError(Exception):
+    """What a file imports cannot be read from its text."""
+
+
+def importable_files(roots: Sequence[Path], target: str) -> frozenset[str]:
+    """Files that a benchmark may import, itself included, by number of the root and path below it: `0:nets/model.py`.
+
+    `target` is `package.module:name` or `path/file.py:name`, the latter below the first root. Imports within functions
+    count, whether they run or not, and so do packages around a module.
+
+    Raises:
+        OpaqueSourceError: A file imports by other means than `import`, changes `sys.path`, is native, or is no Python.
+    """
+    location, _, name = target.rpartition(":")
+    if ":" in location or not name:
+        raise OpaqueSourceError(f"{target} is of another tool's suite")
+    waiting = list(_files_of(roots, _AT_START))
+    waiting += [(0, roots[0] / location)] if location.endswith(".py") else _files_of(roots, _prefixes(location))
+    found: set[tuple[int, Path]] = set()
+    while waiting:
+        root, path = waiting.pop()
+        if (root, path) not in found:
+            found.add((root, path))
+            waiting.extend(_files_of(roots, _names_in(path, roots[root])))
+    return frozenset(f"{root}:{path.relative_to(roots[root]).as_posix()}" for root, path in found)
+
+
+def _names_in(path: Path, root: Path) -> Iterator[str]:
+    """Modules that a file may import, packages around them included."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        raise OpaqueSourceError(f"{path} cannot be read: {error}") from error
+    package = path.relative_to(root).parts[:-1]
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    yield from _prefixes(alias.name)
+            case ast.ImportFrom():
+                around = package[: len(package) - node.level + 1] if node.level else ()
+                module = ".".join((*around, *([node.module] if node.module else [])))
+                yield from _prefixes(module)
+                yield from (f"{module}.{alias.name}" for alias in node.names)
+            case ast.Name(id=name) if name in _BUILTINS | _DYNAMIC:
+                raise OpaqueSourceError(f"{path} uses {name}")
+            case ast.Attribute(attr=name) if name in _DYNAMIC:
+                raise OpaqueSourceError(f"{path} uses {name}")
+            case ast.Attribute(value=ast.Name(id="sys"), attr="path"):
+                raise OpaqueSourceError(f"{path} uses sys.path")
+            case _:
+                pass
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    """`a`, `a.b` and `a.b.c` of `a.b.c`."""
+    parts = name.split(".")
+    yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1) if name)
+
+
+def _files_of(roots: Sequence[Path], names: Iterator[str] | Sequence[str]) -> Iterator[tuple[int, Path]]:
+    """Files that a module of the trees may be; none for one that is installed."""
+    for name in names:
+        *around, last = name.split(".")
+        for number, root in enumerate(roots):
+            folder = root.joinpath(*around)
+            if last == "*":
+                yield from ((number, path) for path in sorted(folder.glob("*.py")))
+                continue
+            if any(path.name.endswith(_NATIVE) for path in folder.glob(f"{last}.*")):
+                raise OpaqueSourceError(f"{name} may be native code of the tree")
+            for path in (folder / f"{last}.py", folder / last / "__init__.py"):
+                if path.is_file():
+                    yield number, path

@@ -1,0 +1,86 @@
+"""Files that a benchmark may import, by its sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfguard.runner.imports import OpaqueSourceError, importable_files
+
+TREE = {
+    "bench.py": "import nets.model\nfrom nets import helpers as other\n\n\ndef work():\n    import late\n",
+    "nets/__init__.py": "",
+    "nets/model.py": "import torch\nfrom . import layers\nfrom .deep.inner import *\n",
+    "nets/layers.py": "from ..nets.base import Base\n",
+    "nets/base.py": "",
+    "nets/helpers.py": "def function():\n    model.eval()\n    torch.compile(model)\n",
+    "nets/unused.py": "",
+    "nets/deep/__init__.py": "from .more import *\n",
+    "nets/deep/inner.py": "",
+    "nets/deep/more.py": "",
+    "late.py": "",
+}
+
+
+@pytest.fixture
+def tree(tmp_path):
+    def make(**changed):
+        for name, text in {**TREE, **{key.replace("__", "/"): text for key, text in changed.items()}}.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return [tmp_path]
+
+    return make
+
+
+def names(found):
+    return {name.partition(":")[2] for name in found}
+
+
+def test_all_that_imports_lead_to_is_found_wherever_they_stand(tree):
+    assert names(importable_files(tree(), "bench.py:work")) == TREE.keys() - {"nets/unused.py"}
+
+
+def test_a_module_brings_the_packages_around_it(tree):
+    assert names(importable_files(tree(), "nets.deep.inner:work")) == {
+        "nets/__init__.py",
+        "nets/deep/__init__.py",
+        "nets/deep/inner.py",
+        "nets/deep/more.py",
+    }
+
+
+def test_a_file_that_takes_the_place_of_an_installed_module_counts(tree):
+    assert "torch.py" in names(importable_files(tree(**{"torch.py": ""}), "bench.py:work"))
+
+
+def test_what_python_imports_by_itself_counts(tree):
+    assert "sitecustomize.py" in names(importable_files(tree(**{"sitecustomize.py": ""}), "bench.py:work"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import importlib\nimportlib.import_module(name)\n",
+        "from importlib import import_module\nimport_module(name)\n",
+        "__import__(name)\n",
+        "exec(text)\n",
+        "import sys\nsys.path.append('there')\n",
+        "import runpy\nrunpy.run_path('there')\n",
+        "for entry in importlib.metadata.entry_points(group='mine'):\n    entry.load()\n",
+        "this is no Python\n",
+    ],
+)
+def test_what_is_imported_by_other_means_cannot_be_told(tree, text):
+    with pytest.raises(OpaqueSourceError):
+        importable_files(tree(nets__base=text, **{"nets/base.py": text}), "bench.py:work")
+
+
+def test_native_code_cannot_be_told(tree):
+    with pytest.raises(OpaqueSourceError):
+        importable_files(tree(**{"nets/base.cpython-311-x86_64-linux-gnu.so": ""}), "bench.py:work")
+
+
+def test_suites_of_other_tools_cannot_be_told(tree):
+    with pytest.raises(OpaqueSourceError):
+        importable_files(tree(), "asv:benchmarks:time_it")
