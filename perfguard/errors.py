@@ -9,6 +9,7 @@ PerfguardError                3  infrastructure or internal
 ├── FingerprintError          3  a machine tree that cannot be read at all
 ├── HostUnfitError            3  the host cannot be measured on (busy, read-only, full, locked)
 ├── MeasurementError          3  workers could not be started or gave nothing usable
+│   └── BelowTargetError      3  a result is not good enough, in a worker; a gate is red for it
 ├── StoreError                3  a baseline or run folder is corrupt or missing
 └── InterruptedRunError     130  Ctrl-C; what was measured is kept
 ```

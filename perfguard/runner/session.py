@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from perfguard import __version__
 from perfguard.config import LoadedConfig
@@ -28,8 +29,10 @@ from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.runner.arms.environment import ignored_variables
 from perfguard.runner.arms.resolve import clean_workshop
-from perfguard.runner.process.arm_worker import CodeProof
 from perfguard.runner.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from perfguard.runner.process.arm_worker import CodeProof
 
 _STDERR = 2
 

@@ -107,11 +107,13 @@ def blocks_needed(
     margin_ratio: float,
     power: float = POWER,
     inflation: float = 1.0,
+    confirms: bool = False,
 ) -> int | None:
-    """Paired blocks after which a slowdown of `effect_ratio` would be flagged, and then confirmed, with this power.
+    """Paired blocks after which a slowdown of `effect_ratio` would be flagged with this power.
 
-    `block_sd` is that of the block log-ratios, as in `Estimate.block_sd`; the inflation is how much more blocks
-    several analyses need than one. The rest is as in `minimum_detectable_effect`.
+    `block_sd` is that of the block log-ratios, as in `Estimate.block_sd`; the inflation is how many more blocks several
+    analyses need than one. With `confirms` the power is that of a flag that is confirmed, too. The rest is as in
+    `minimum_detectable_effect`.
 
     Returns:
         At least 2; None when the effect is not above the margin, the SD is unknown, or 1000 blocks would not do, as
@@ -122,9 +124,10 @@ def blocks_needed(
         return None
     if block_sd == 0:
         return 2
-    wanted = power / max(confirmation_power(math.log1p(effect_ratio) / block_sd), power)
-    if wanted >= 1.0:
+    confirmed = confirmation_power(math.log1p(effect_ratio) / block_sd) if confirms else 1.0
+    if confirmed <= power:
         return None
+    wanted = power / confirmed
 
     def enough(blocks: int) -> bool:
         freedom = blocks - 2.0 * trimmed_blocks(blocks) - 1.0
@@ -205,7 +208,7 @@ def sequential_blocks(
     """
     inflation = inflation_factor(level, power, analyses)
     return blocks_needed(
-        effect_ratio, block_sd, alpha=level, margin_ratio=margin_ratio, power=power, inflation=inflation
+        effect_ratio, block_sd, alpha=level, margin_ratio=margin_ratio, power=power, inflation=inflation, confirms=True
     )
 
 

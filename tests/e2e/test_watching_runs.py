@@ -99,7 +99,7 @@ def terminal(project):
 class TestWatch:
     def test_a_run_is_followed_to_its_end_and_gives_its_exit_code(self, project):
         project.replace("tiny_work.py", "return sum(range(LENGTH))", "raise OSError('no total today')")
-        run = project.start("compare", "--max-blocks", "2")
+        run = project.start("compare", "--max-blocks", "2", "--measure-all")
         wait_for(lambda: recorded(project))
         done = project.run("watch", "-f")
         run.communicate()

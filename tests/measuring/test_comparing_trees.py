@@ -79,7 +79,7 @@ def test_a_case_that_only_the_candidate_has_is_without_baseline(project):
 
 def test_a_case_that_breaks_in_the_candidate_fails_and_the_other_is_judged(project):
     project.replace("tiny_work.py", "return sum(range(LENGTH))", "raise OSError('no total today')")
-    result = project.result("compare", "--max-blocks", "2")
+    result = project.result("compare", "--max-blocks", "2", "--measure-all")
     assert noted(result, "run.max_blocks_reached")
     found = verdicts(result)
     assert found["tiny.sum"]["outcome"] == "failed"

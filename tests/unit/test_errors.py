@@ -14,6 +14,7 @@ CODES = {
     "FingerprintError": 3,
     "HostUnfitError": 3,
     "MeasurementError": 3,
+    "BelowTargetError": 3,
     "StoreError": 3,
     "InterruptedRunError": 130,
 }

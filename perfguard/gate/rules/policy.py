@@ -245,9 +245,9 @@ def _gate_reason(outcome: GateOutcome, gating: Sequence[Verdict], policy: Policy
             return fact("gate.untouched", cases=untouched)
         return fact(
             "gate.passed",
+            {"untouched": untouched} if untouched else {},
             unchanged=len(gating) - len(faster) - len(allowed) - untouched,
             cases=len(gating),
-            untouched=untouched or None,
             equivalence_ratio=policy.equivalence_ratio,
             faster=faster,
             allowed=allowed,

@@ -338,7 +338,11 @@ def test_the_mde_is_that_of_the_level_that_a_case_is_tested_at(gating, level):
     others = [SAME, FAST] if gating is Gating.GATING else [SAME]
     estimate = wide.estimate
     expected = minimum_detectable_effect(
-        estimate.standard_error, estimate.degrees_of_freedom, alpha=level, margin_ratio=wide.margin_ratio
+        estimate.standard_error,
+        estimate.degrees_of_freedom,
+        alpha=level,
+        margin_ratio=wide.margin_ratio,
+        block_sd=estimate.block_sd if gating is Gating.GATING else None,  # what fails no gate needs no confirmation
     )
     assert judge([*others, wide], POLICY).verdicts[-1].mde_ratio == expected
 

@@ -51,7 +51,10 @@ def analyses(monkeypatch):
 def fake_arms(monkeypatch):
     def start_arms(session, specs, place=None):
         return SimpleNamespace(), {
-            role: SimpleNamespace(spec=ArmSpec(text="dir:."), source_id="s", commit=None) for role in specs
+            role: SimpleNamespace(
+                spec=ArmSpec(text="dir:."), source_id="s", commit=None, interpreter="python", tree=None
+            )
+            for role in specs
         }
 
     def calibrate(session, starter, arms, **_):

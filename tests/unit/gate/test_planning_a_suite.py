@@ -35,7 +35,7 @@ def test_blocks_are_those_of_the_level_that_the_family_leaves():
 
 
 def test_a_case_that_the_budget_does_not_reach_is_demoted_with_the_reason():
-    quiet, loud = planned({"quiet": noise(0.004), "loud": noise(0.03)})
+    quiet, loud = planned({"quiet": noise(0.004), "loud": noise(0.0232)})
     assert (quiet.gating, loud.gating) == (True, False)
     needs = {"detect_ratio": 0.02, "power_share": 0.95}
     wanted = fact("plan.beyond_max_blocks", needs, blocks=loud.blocks, max_blocks=60)
@@ -47,9 +47,9 @@ def test_a_case_that_the_budget_does_not_reach_is_demoted_with_the_reason():
 
 
 def test_a_demoted_case_is_planned_as_the_next_member_of_the_family():
-    found = planned({"a": noise(0.004), "b": noise(0.005), "loud": noise(0.03)})
+    found = planned({"a": noise(0.004), "b": noise(0.005), "loud": noise(0.0232)})
     assert [case.gating for case in found] == [True, True, False]
-    assert found[2].blocks == sequential_blocks(0.02, 0.03, level=0.008 / 3, margin_ratio=0.005, power=0.95)
+    assert found[2].blocks == sequential_blocks(0.02, 0.0232, level=0.008 / 3, margin_ratio=0.005, power=0.95)
     assert [case.minutes for case in found] == [round(PACE.minutes_for(case.blocks), 1) for case in found]
     assert any(case.minutes != round(PACE.minutes_for(case.blocks), 2) for case in found)
     # Only those that gate are waited for.
@@ -108,7 +108,7 @@ class TestGatesThatHonourAPlan:
     )
 
     def test_report_the_demoted_cases_only_and_say_so(self):
-        plan = plan_of(*planned({"quiet": noise(0.004), "loud": noise(0.03), "aside": noise(0.03)}))
+        plan = plan_of(*planned({"quiet": noise(0.004), "loud": noise(0.0232), "aside": noise(0.0234)}))
         cases, notes = planned_gating(self.cases, plan)
         assert [case.gating for case in cases] == [Gating.GATING, Gating.ADVISORY, Gating.ADVISORY]
         (note,) = notes

@@ -19,6 +19,7 @@ from perfguard.records.events import (
     BlockStarted,
     CaseCalibrated,
     CaseFinished,
+    CaseUntouched,
     ControlTimed,
     InterimAnalysis,
     Noted,
@@ -116,6 +117,7 @@ EVENTS = (
     ),
     ArmsCompared(identical=True),
     CaseCalibrated(case_id="a", inner_loops=7, iteration_s=0.001),
+    CaseUntouched(case_id="b", functions=12),
     BlockStarted(block=0, hash_seed=1, data_seed=2, case_ids=("b", "a")),
     SampleTimed(
         block=0,
