@@ -54,7 +54,7 @@ def test_where_it_cannot_be_proven_or_is_not_wanted_every_case_is_measured(proje
     result = project.result(*COMPARE, "--max-blocks", "2", *arguments)
     assert all(verdict["comparison"]["estimate"] is not None for verdict in verdicts(result).values())
     noted = [note for note in result["notes"] if note["code"] == "arms.untouched_unproven"]
-    assert [note["values"]["files"] for note in noted] == ([["weights.bin"]] if file else [])
+    assert [note["values"]["files"] for note in noted] == ([[file]] if file else [])
 
 
 def test_code_that_is_not_trusted_is_untouched_where_it_imports_nothing_that_changed(project):

@@ -89,7 +89,7 @@ def compare_arms(
             if request.gate.follows_up:
                 confirm_flags(session, specs, plan, judge)
                 explain(session, starter, judge.verdicts(session.data), chosen)
-        is_proven = not session.data.blocks_finished and (session.identical or not plan.cases)
+        is_proven = not session.data.blocks_finished and (session.identical or bool(session.data.untouched))
         known = None if is_proven else error_rate  # what git proves has no error rate
         result = finish(session, judge.conclude(session.data), error_rate=known)
         if not is_anchor:  # another margin than that of other gates says too little of their false alarms

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from perfguard.stats.paired import trimmed_blocks
-from perfguard.stats.power import blocks_needed, detectable_shift, minimum_detectable_effect, sequential_blocks
+from perfguard.stats.power import blocks_needed, detectable_shift, minimum_detectable_effect
 
 
 @pytest.mark.parametrize(("df", "alpha"), [(5, 0.008 / 12), (19, 0.008), (3, 0.05), (200, 0.05)])
@@ -83,5 +83,3 @@ def test_nobody_waits_for_more_than_a_thousand_blocks(enough, needed):
     reach = math.log1p(0.02) - math.log1p(0.005)
     sd = reach * math.sqrt(enough) / detectable_shift(1000 - 2.0 * trimmed_blocks(1000) - 1, 0.008, 0.8)
     assert blocks_needed(0.02, sd, alpha=0.008, **settings) == needed
-    assert sequential_blocks(0.02, sd, level=0.008, analyses=1, **settings) == needed
-    assert sequential_blocks(0.02, sd, level=0.008, **settings) is None  # looking early costs some more
