@@ -85,7 +85,7 @@ class _Witness:
     def of(self, case: dict[str, Any], seed: int) -> Message:
         """Set a case up and call it."""
         compiled = CompileEvents()
-        if any(self._place(file) for file in imported_files().values()):
+        if self._modules():
             self._object("preloaded")
         self._start()
         prepared = prepare_case(case, seed=seed, check=False)
@@ -152,12 +152,16 @@ class _Witness:
             self._places[file] = found
         return self._places[file]
 
+    def _modules(self) -> list[str]:
+        """Files of the trees that are imported; some of torch's modules name files that are not there."""
+        return [file for file in imported_files().values() if self._place(file) and Path(file).is_file()]
+
     def _said(self) -> Message:
         executed = set()
         for code in self._codes.values():
             if (place := self._place(code.co_filename)) is not None and not code.co_filename.startswith("<"):
                 executed.add((place, getattr(code, "co_qualname", code.co_name), digest_of_code(code)))
-        if any(self._place(file) and not file.endswith(".py") for file in imported_files().values()):
+        if not all(file.endswith(".py") for file in self._modules()):
             self._object("native")
         read = {(self._place(str(path)) or "", _digest_of_content(path)) for path in self._read}
         if len(executed) + len(read) > _MOST_RECORDS:

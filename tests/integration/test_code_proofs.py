@@ -149,10 +149,10 @@ def written(folder, files):
     return folder
 
 
-def proof_of(tree):
+def proof_of(tree, ask=ASK):
     variables = {**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{SOURCE}", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", ASK, str(tree)], cwd=tree, env=variables, capture_output=True, text=True, check=True
+        [sys.executable, "-c", ask, str(tree)], cwd=tree, env=variables, capture_output=True, text=True, check=True
     )
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -176,6 +176,11 @@ def after(tmp_path):
         return proof_of(written(tmp_path / "tree", changed))
 
     return make
+
+
+def test_the_record_is_the_same_where_torch_is_imported_before(before, tmp_path):
+    pytest.importorskip("torch")
+    assert proof_of(written(tmp_path, TREE), "import torch\n" + ASK) == before
 
 
 def names(found):
