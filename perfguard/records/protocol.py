@@ -9,7 +9,7 @@ prepare(case)       -> prepared(digest, checks, …) | failed   set-up of one ca
 bench(case, loops)  -> waiting                            a pyperf benchmark is open, its next sample waits
 go                  -> sample(value_s, …), then waiting | benched | failed
 attest              -> attested(modules)
-prove(case, roots)  -> proved(executed, read, problem)    what a case runs of the trees; in a worker of its own
+prove(case, roots)  -> proved(executed, read, problem)    what a case runs of the trees; before any is prepared
 exit                -> (end of file)
 ```
 Profiling has a worker of its own, chosen by `profile` in its job, and never shares one with timed samples:

@@ -39,6 +39,8 @@ from perfguard.records.verdict import Outcome
 
 _OfTraining = TrainingPlanned | TrainedOn | TrainingEpoch | TrainingUse | TrainingOutcome
 _OfTask = TaskPlan | CellRun
+_OfCases = ev.CaseUntouched | CaseFailed | ev.StepsCounted | ev.OpsCompared | ev.VerdictReached
+_OfJudging = _OfCases | ev.InterimAnalysis | ev.RunFinished
 
 
 _OTHER_COMPARISONS = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
@@ -188,18 +190,7 @@ class RunData:
             self._by_case.setdefault(case_id, []).append(found)
         return found
 
-    def _decide(
-        self,
-        event: (
-            ev.CaseUntouched
-            | ev.InterimAnalysis
-            | CaseFailed
-            | ev.StepsCounted
-            | ev.OpsCompared
-            | ev.VerdictReached
-            | ev.RunFinished
-        ),
-    ) -> None:
+    def _decide(self, event: _OfJudging) -> None:
         match event:
             case ev.CaseUntouched():
                 self.untouched[event.case_id] = event

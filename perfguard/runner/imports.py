@@ -15,7 +15,7 @@ _DYNAMIC = frozenset(
 )
 """Names by which code imports what its text does not say."""
 _AT_START = ("sitecustomize", "usercustomize")  # Python imports them by itself
-_NATIVE = (".so", ".pyd", ".abi3.so")
+_NATIVE = (".so", ".pyd")
 
 
 class OpaqueSourceError(Exception):

@@ -70,21 +70,21 @@ def compare_arms(
         specs = {Arm.BASELINE: baseline, Arm.CANDIDATE: candidate}
         starter, arms = start_arms(session, specs, place)
         is_measured = request.measure_anyway
+        proves = request.gate.follows_up and not (is_measured or request.measure_all)
         if not is_measured:
             prove_identity(session, arms)
         plan = Plan(cases=(), settings=session.settings)
         if not session.identical:
-            proves = request.gate.follows_up and not (is_measured or request.measure_all)
-            proves = proves and can_be_proven(session, arms)
-            plan = calibrate(session, starter, arms, measures_identical=is_measured, proves=proves)
+            follows = proves and can_be_proven(session, arms)
+            plan = calibrate(session, starter, arms, measures_identical=is_measured, proves=follows)
         error_rate, margins = gate_error_rate(session)
         judge = judge_of(session, cases, margins, allowances=allowances, is_anchor=is_anchor)
         if is_measured or not session.identical:
             chosen = [each.case for each in plan.cases]
             if request.gate.follows_up:
                 count_arms(session, starter, chosen, op_counts)
-                if not (is_measured or request.measure_all):
-                    plan = _touched(session, arms, plan)
+            if proves:
+                plan = _touched(session, arms, plan)
             measure_paired(session, starter, plan, judge)
             if request.gate.follows_up:
                 confirm_flags(session, specs, plan, judge)

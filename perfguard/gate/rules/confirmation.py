@@ -109,10 +109,9 @@ def _confirmed(flag: SignalFinding, entries: Sequence[SignalSamples], policy: Po
     blocks = block_pairs(entries, rule.signal)
     if len(blocks) < 2:
         return fact("signal.confirmation", signal=flag.signal, confirmed=False, blocks=None)
-    analyses = analyses_of(len(blocks))
-    bars = [zero_bar(rule, blocks[:analysis]) for analysis in analyses]
-    known = [(bar.p_up(), analysis) for bar, analysis in zip(bars, analyses, strict=True) if bar is not None]
-    confirmed = bool(known) and p_over_analyses(*zip(*known, strict=True)) <= policy.confirm_level
+    bars = {analysis: zero_bar(rule, blocks[:analysis]) for analysis in analyses_of(len(blocks))}
+    p_values = {analysis: bar.p_up() for analysis, bar in bars.items() if bar is not None}
+    confirmed = bool(p_values) and p_over_analyses(list(p_values.values()), list(p_values)) <= policy.confirm_level
     return fact("signal.confirmation", signal=flag.signal, confirmed=confirmed, blocks=len(blocks))
 
 

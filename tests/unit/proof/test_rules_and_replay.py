@@ -187,7 +187,7 @@ def costly(blocks, **wall_s):
 
 
 def test_perfguard_reaches_more_blocks_where_a_case_leaves_that_took_most_of_them():
-    # Blocks of five seconds; `slow` is slower by too little to be told, `quick` is clear early.
+    # Blocks of five seconds; `slow` is slowed too little to be detected, `quick` is decided early.
     recorded = tuple(
         dataclasses.replace(block, cases={**block.cases, "slow": noisy.cases["slow"]})
         for block, noisy in zip(stream(60, sd=0.0002), stream(60, sd=0.02), strict=True)
