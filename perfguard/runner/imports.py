@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-_BUILTINS = frozenset(("__import__", "compile", "eval", "exec"))
+_BUILTINS = frozenset(("__import__", "compile", "eval", "exec", "open"))
 _DYNAMIC = frozenset(
     (
         *("entry_points", "exec_module", "find_spec", "import_module", "iter_modules", "load_module", "run_module"),
@@ -14,6 +14,13 @@ _DYNAMIC = frozenset(
     )
 )
 """Names by which code imports what its text does not say."""
+_READING = frozenset(
+    (
+        *("getlines", "getsource", "glob", "iterdir", "listdir", "open", "read_bytes", "read_text", "rglob", "scandir"),
+        *("walk",),
+    )
+)
+"""Names by which code reads files, which may be sources: a language model may train on them."""
 _AT_START = ("sitecustomize", "usercustomize")  # Python imports them by itself
 _NATIVE = (".so", ".pyd")
 
@@ -29,7 +36,8 @@ def importable_files(roots: Sequence[Path], target: str) -> frozenset[str]:
     count, whether they run or not, and so do packages around a module.
 
     Raises:
-        OpaqueSourceError: A file imports by other means than `import`, changes `sys.path`, is native, or is no Python.
+        OpaqueSourceError: A file imports by other means than `import`, reads files, changes `sys.path`, is native, or is
+            no Python.
     """
     location, _, name = target.rpartition(":")
     if ":" in location or not name:
@@ -62,9 +70,9 @@ def _names_in(path: Path, root: Path) -> Iterator[str]:
                 module = ".".join((*around, *([node.module] if node.module else [])))
                 yield from _prefixes(module)
                 yield from (f"{module}.{alias.name}" for alias in node.names)
-            case ast.Name(id=name) if name in _BUILTINS | _DYNAMIC:
+            case ast.Name(id=name) if name in _BUILTINS | _DYNAMIC | _READING:
                 raise OpaqueSourceError(f"{path} uses {name}")
-            case ast.Attribute(attr=name) if name in _DYNAMIC:
+            case ast.Attribute(attr=name) if name in _DYNAMIC | _READING:
                 raise OpaqueSourceError(f"{path} uses {name}")
             case ast.Attribute(value=ast.Name(id="sys"), attr="path"):
                 raise OpaqueSourceError(f"{path} uses sys.path")

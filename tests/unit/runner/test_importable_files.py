@@ -68,6 +68,8 @@ def test_what_python_imports_by_itself_counts(tree):
         "import sys\nsys.path.append('there')\n",
         "import runpy\nrunpy.run_path('there')\n",
         "for entry in importlib.metadata.entry_points(group='mine'):\n    entry.load()\n",
+        "text = open('other.py').read()\n",
+        "import pathlib\ntexts = [path.read_text() for path in pathlib.Path('.').rglob('*')]\n",
         "this is no Python\n",
     ],
 )
