@@ -36,8 +36,8 @@ def importable_files(roots: Sequence[Path], target: str) -> frozenset[str]:
     count, whether they run or not, and so do packages around a module.
 
     Raises:
-        OpaqueSourceError: A file imports by other means than `import`, reads files, changes `sys.path`, is native, or is
-            no Python.
+        OpaqueSourceError: A file imports by other means than `import`, reads files, changes `sys.path`, is native or no
+            Python.
     """
     location, _, name = target.rpartition(":")
     if ":" in location or not name:
