@@ -24,6 +24,7 @@ _SCALE_NODES = 200  # Quantile nodes for the sampling distribution of the estima
 _Z_NODES = 257
 _LARGEST_Z = 9.0
 _LARGEST_LOG_EFFECT = 50.0  # More is never found
+_CERTAIN = 0.999  # From this chance of a confirmation on, the flag alone says how large an effect must be
 
 
 def flag_power(shift: float, degrees_of_freedom: float, alpha: float) -> float:
@@ -84,7 +85,7 @@ def minimum_detectable_effect(
     flagged = log_margin + detectable_shift(degrees_of_freedom, alpha, power) * standard_error
     if flagged >= _LARGEST_LOG_EFFECT:
         return math.inf
-    if block_sd is None or block_sd == 0:
+    if block_sd is None or block_sd == 0 or confirmation_power(flagged / block_sd) >= _CERTAIN:
         return max(margin_ratio, math.expm1(flagged))
 
     def shortfall(log_effect: float) -> float:
