@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -71,6 +71,12 @@ proof-peers: $(READY) ## Measure the gate against its peers on this machine (hou
 
 proof-culprits: $(READY) ## Measure whether injected culprits are named first (an hour and a half, nothing else running; resumes)
 	$(BIN)/python -m tests.proof.culprits_of_injections $(ARGS)
+
+proof-culprits-of-changes: $(READY) ## Measure whether slow Python and data code is named by its line (an hour, nothing else running; resumes)
+	$(BIN)/python -m tests.proof.culprits_of_changes $(ARGS)
+
+proof-forks: $(READY) ## Measure whether forked workers measure as fresh processes do (half an hour, nothing else running; resumes)
+	$(BIN)/python -m tests.proof.forked_workers $(ARGS)
 
 proof-op-counts: $(READY) ## Count every case of the catalogue in two fresh workers (two hours; resumes)
 	$(BIN)/python -m tests.proof.op_counts_of_catalogue $(ARGS)

@@ -15,7 +15,7 @@ from perfguard.runner.arms.resolve import ArmSettings, resolve_arm
 from perfguard.runner.blocks.measure import Measuring, measure_blocks, plan_block, plan_blocks
 from perfguard.runner.measuring import needs_torch
 from perfguard.runner.process.arm_worker import ArmWorker
-from perfguard.runner.process.worker_process import ProcessStarter
+from perfguard.runner.process.starting import ProcessStarter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -105,6 +105,7 @@ def greeted(
         yield worker, worker.hello(job, cpus=starter.cpus)
     finally:
         worker.close()
+        starter.close()
 
 
 def measure(starter: RealStarter, plans: Sequence[CasePlan], arms: Sequence[Arm] = BOTH) -> tuple[int, list[Event]]:
@@ -119,4 +120,7 @@ def measure(starter: RealStarter, plans: Sequence[CasePlan], arms: Sequence[Arm]
         arms=tuple(arms),
         needs_torch=needs_torch([plan.case for plan in plans]),
     )
-    return measure_blocks(plan_blocks(len(plans), seed=1), plans, measuring), events
+    try:
+        return measure_blocks(plan_blocks(len(plans), seed=1), plans, measuring), events
+    finally:
+        starter.close()

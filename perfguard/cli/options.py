@@ -89,13 +89,13 @@ _SELECTING = together(
         metavar="PATTERN",
         help="Cases instead of a suite: an id, a benchmark, a glob or tag:NAME; may be repeated.",
     ),
-    click.option(
-        "--budget",
-        "budget_s",
-        type=float,
-        metavar="SECONDS",
-        help="Wall-clock budget of measuring; default: the suite's. Profiling of red cases comes on top.",
-    ),
+)
+_BUDGET = click.option(
+    "--budget",
+    "budget_s",
+    type=float,
+    metavar="SECONDS",
+    help="Wall-clock budget of measuring; default: the suite's. Profiling of red cases comes on top.",
 )
 _SAMPLING = together(
     click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound."),
@@ -123,7 +123,8 @@ _SAMPLING = together(
 sampling_options = together(cpus_option, threads_option, _SAMPLING)
 """Options on where and how samples are taken."""
 
-measuring_options = together(_SELECTING, sampling_options)
+options_without_budget = together(_SELECTING, sampling_options)
+measuring_options = together(_SELECTING, _BUDGET, sampling_options)
 """Options of every command that measures."""
 
 

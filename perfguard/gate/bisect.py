@@ -151,12 +151,13 @@ class _Gates:
         if result.exit_code == ExitCode.INTERRUPTED:
             raise InterruptedRunError(f"the gate of {commit.short_id} was interrupted")
         answer, reasons = _answer(result.gate)
+        causes = {each.case_id: each.culprits[0].fact for each in result.attributions if each.culprits}
         measured = MeasuredTree(
             tree=commit.tree,
             answer=answer,
             gate=result.verdict,
             reasons=reasons,
-            cases=tuple(_effect(verdict) for verdict in (result.gate.verdicts if result.gate else ())),
+            cases=tuple(_effect(verdict, causes) for verdict in (result.gate.verdicts if result.gate else ())),
             run_id=result.run_id,
             duration_s=result.duration_s,
         )
@@ -248,7 +249,7 @@ def _answer(gate: GateResult | None) -> tuple[Answer, tuple[Fact, ...]]:
     return Answer.GOOD if is_clear and gate.outcome is not GateOutcome.HOST_UNSTABLE else Answer.SKIP, gate.reasons
 
 
-def _effect(verdict: Verdict) -> CaseEffect:
+def _effect(verdict: Verdict, causes: Mapping[str, Fact]) -> CaseEffect:
     estimate = verdict.comparison.estimate
     values = (estimate.log_ratio, estimate.interval.lower, estimate.interval.upper) if estimate else (math.nan,) * 3
     log_ratio, lower, upper = (value if math.isfinite(value) else None for value in values)
@@ -260,6 +261,7 @@ def _effect(verdict: Verdict) -> CaseEffect:
         upper=upper,
         blocks=estimate.blocks if estimate else 0,
         reasons=verdict.reasons,
+        cause=causes.get(verdict.case_id),
     )
 
 

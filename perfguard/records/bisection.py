@@ -58,6 +58,7 @@ class CaseEffect:
     upper: float | None
     blocks: int  # Paired blocks behind it
     reasons: tuple[Fact, ...] = ()
+    cause: Fact | None = None  # The first culprit of a regressed case: what changed, at which line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

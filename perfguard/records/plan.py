@@ -117,7 +117,7 @@ class BlockPlan:
     """Everything random about one block, drawn before it starts."""
 
     index: int  # Block number, from 0
-    hash_seed: int  # PYTHONHASHSEED of both workers, 1 to 2**32-1
+    hash_seed: int  # PYTHONHASHSEED of both workers, 1 to 2**32-1; the same for some blocks in a row
     data_seed: int  # Seed of the benchmarks' data in both workers
     setup_order: tuple[int, ...]  # Order in which the cases are set up, as indices into the plan's cases
     case_order: tuple[int, ...]  # Order in which the cases are measured

@@ -1,10 +1,14 @@
 """The messages that the parent and a worker exchange: one JSON object a line, over two pipes.
 
+A fork server starts the workers: a process of the arm that has torch imported. Each request on its socket is a JSON
+object with the worker's `arguments`, and brings four descriptors: the log, the commands, the replies, and the status.
+Into the last the server writes the worker's process id, a line, and how it ended, another one.
+
 The parent writes commands, the worker answers with replies; both sides read this file. A worker carries out
 one command at a time, so whoever holds the last command holds the **baton**: only that arm runs.
 
 ```
-hello(job)          -> ready(facts, missing_signals)      torch is imported here
+hello(job)          -> ready(facts, missing_signals)      torch is there, or imported now
 prepare(case)       -> prepared(digest, checks, …) | failed   set-up of one case, not timed
 bench(case, loops)  -> waiting                            a pyperf benchmark is open, its next sample waits
 go                  -> sample(value_s, …), then waiting | benched | failed
@@ -38,6 +42,8 @@ from enum import Enum
 from typing import Any, Protocol
 
 PROTOCOL_VERSION = 1
+SERVER_VARIABLE = "PERFGUARD_SERVER"  # Environment variable with the descriptor of a fork server's socket
+PRELOAD_VARIABLE = "PERFGUARD_PRELOAD"  # Environment variable with the modules that it imports first, between commas
 CONTROL_VARIABLE = "PERFGUARD_CONTROL"  # Environment variable with `READ_FD,WRITE_FD` of the worker's two pipes
 
 MAX_LINE_BYTES = 8 * 1024 * 1024  # A longer line is rubbish, not a message

@@ -57,6 +57,8 @@ class Mark(NamedTuple):
     style: str = ""
 
 
+_MOST_LOG_RATIO = 100.0  # Recordings may hold any number
+
 MARKS = {
     outcome: Mark(sign, outcome.value.replace("-", " "), class_, style)
     for outcome, sign, class_, style in (
@@ -102,7 +104,7 @@ class CaseRow:
     mark: Mark
     advisory: str  # ` (advisory)` where it cannot fail the gate; else empty
     baseline: Number
-    candidate: Number
+    candidate: Number  # By the effect: medians of both arms also hold what drifted between the blocks
     effect: Number
     interval: Number  # 95 %, sorted by its lower end
     blocks: Number
@@ -141,7 +143,7 @@ def _case_row(verdict: Verdict, name: str) -> CaseRow:
         mark=MARKS[verdict.outcome],
         advisory=" (advisory)" if verdict.gating is Gating.ADVISORY else "",
         baseline=Number.of(format_seconds, comparison.baseline_median_s),
-        candidate=Number.of(format_seconds, comparison.candidate_median_s),
+        candidate=Number.of(format_seconds, _candidate_s(verdict)),
         effect=Number.of(format_effect, estimate.log_ratio if estimate else None),
         interval=Number(format_interval(estimate), estimate.interval.lower if estimate else None),
         blocks=Number.whole(estimate.blocks if estimate else None),
@@ -149,6 +151,14 @@ def _case_row(verdict: Verdict, name: str) -> CaseRow:
         p=Number.p(verdict.p_adjusted),
         detectable=Number.of(format_ratio, verdict.mde_ratio),
     )
+
+
+def _candidate_s(verdict: Verdict) -> float | None:
+    """The baseline's time and the effect, so that the two times and the effect agree; a median without an effect."""
+    comparison, estimate = verdict.comparison, verdict.effect
+    if estimate is None or comparison.baseline_median_s is None or not abs(estimate.log_ratio) < _MOST_LOG_RATIO:
+        return comparison.candidate_median_s
+    return comparison.baseline_median_s * math.exp(estimate.log_ratio)
 
 
 def format_interval(estimate: Estimate | None) -> str:

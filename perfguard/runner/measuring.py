@@ -43,11 +43,12 @@ from perfguard.runner.blocks.calibrate import (
 )
 from perfguard.runner.blocks.measure import Measuring, measure_blocks, plan_blocks
 from perfguard.runner.process.launching import build_bundle
-from perfguard.runner.process.worker_process import ProcessStarter
+from perfguard.runner.process.starting import ProcessStarter
 from perfguard.runner.scaling import require_room
 from perfguard.runner.session import Session
 
 _BOTH = (Arm.BASELINE, Arm.CANDIDATE)
+_PRELOADS = ("torch", "torch._dynamo")  # Making an optimizer imports the second, which takes as long as the first
 _CONTROL = "control"  # Its bundle, beside the arms' folders
 
 
@@ -111,7 +112,9 @@ def start_arms(
         folder=session.folder.path.absolute(),
         control_bundle=str(control),
         sockets=sockets,
+        preloads=_PRELOADS if session.request.script or needs_torch(session.request.cases) else (),
     )
+    session.closing.callback(starter.close)
     return starter, arms
 
 
@@ -259,8 +262,11 @@ def measure(
         answered=answered,
     )
     blocks = plan_blocks(len(plan.cases), seed=settings.seed, first=session.data.next_block)
-    with aside(session.selection):
-        return measure_blocks(blocks, plan.cases, measuring)
+    try:
+        with aside(session.selection):
+            return measure_blocks(blocks, plan.cases, measuring)
+    finally:
+        starter.close()
 
 
 @contextlib.contextmanager

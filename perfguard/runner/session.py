@@ -101,6 +101,7 @@ class Session:
     settings: MeasureSettings  # How it was asked to measure; what calibration makes of it is in the plan
     started: float  # Monotonic start
     data: RunData = field(default_factory=RunData)  # What was measured so far
+    closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)  # What ends with the run
     proofs: dict[Arm, dict[str, CodeProof]] = field(default_factory=dict)  # What cases run of the arms' trees, by id
     identical: bool = False  # Whether the arms run the same files with the same packages, interpreter and variables
     notes: list[Fact] = field(default_factory=list)  # What the reader should know
@@ -140,6 +141,7 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
             _begin(session, mode)
             yield session
         finally:
+            session.closing.close()
             for workshop in folder.path.glob("arms*/"):
                 clean_workshop(workshop, request.loaded.project)
             folder.close()

@@ -1,1 +1,1 @@
-"""The child process: sets up cases, times and profiles them. Started as a process; nobody imports it."""
+"""The child process: sets up cases, times and profiles them. Forked from a server; nobody imports it."""

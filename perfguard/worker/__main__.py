@@ -1,15 +1,13 @@
-"""Entry of the child: a pyperf worker that measures on command.
+"""Entry of the child: forks pyperf workers that measure on command.
 
-Started as `python -m perfguard.worker --worker -l 1 -w W -n N --affinity CPUS -o FILE` with the control pipes in the
-environment. pyperf runs the warm-ups and values, collects its metadata and writes its own file; perfguard decides
-when each sample may run.
+Started as `python start.py perfguard.worker` with a socket in the environment. Each request brings the command line of
+a pyperf worker: `--worker -l 1 -w W -n N --affinity CPUS -o FILE`. pyperf runs the warm-ups and values, collects its
+metadata and writes its own file; perfguard decides when each sample may run.
 """
 
 from __future__ import annotations
 
-from perfguard.worker.pipes import control_of_parent
-from perfguard.worker.serve import WorkerState
-from perfguard.worker.timing.signals import Meters
+from perfguard.worker.fork_server import main
 
 if __name__ == "__main__":
-    WorkerState(control_of_parent("perfguard worker"), Meters()).serve()
+    main()

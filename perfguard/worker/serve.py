@@ -29,10 +29,11 @@ _DETAIL_CHARACTERS = 4000
 class WorkerState:
     """State of one worker process: the job, the prepared cases, pyperf's runner."""
 
-    def __init__(self, control: Control, meters: Meters) -> None:
-        """`meters` were opened before anything could start a thread."""
+    def __init__(self, control: Control, meters: Meters, *, import_s: float = 0.0) -> None:
+        """`meters` were opened before anything could start a thread; `import_s` went into imports before the fork."""
         self._control = control
         self._meters = meters
+        self._import_s = import_s
         self._job: Message = {}
         self._cases: dict[str, PreparedCase] = {}
 
@@ -72,7 +73,7 @@ class WorkerState:
             pid=os.getpid(),
             affinity_before=before,
             affinity_after=sorted(os.sched_getaffinity(0)),
-            import_s=time.monotonic() - started,
+            import_s=self._import_s + time.monotonic() - started,
             missing_signals=self._meters.missing,
             **stack_facts,
         )
@@ -162,7 +163,7 @@ class WorkerState:
     def _profiler(self) -> CaseProfiler:
         from perfguard.worker.profiling.profiler import CaseProfiler, StepProfiler
 
-        return CaseProfiler(StepProfiler())
+        return CaseProfiler(StepProfiler(self._job.get("changed")))
 
     @cached_property
     def _runner(self) -> Any:

@@ -96,6 +96,19 @@ def test_a_gate_that_cannot_decide_warns_and_fails_only_where_that_is_wanted(pro
     assert any(line.startswith("::warning title=perfguard%3A tiny.sum inconclusive") for line in ran.annotations())
 
 
+def test_an_open_gate_is_measured_once_more_where_the_budget_is_auto(project, tmp_path):
+    project.replace("perfguard.toml", "max_blocks = 7", "max_blocks = 4")
+    project.commit("too few blocks for a verdict")
+    project.replace("tiny_work.py", "return sum(range(LENGTH))", "return sum(range(LENGTH + 0))")
+    project.commit("other text")
+    ran = gate(project, tmp_path, budget="auto")
+    assert ran.outputs["verdict"] == "inconclusive", ran.step("gate").log
+    result = json.loads((project.path / "perfguard-out" / "result.json").read_text())
+    (second,) = (note for note in result["notes"] if note["code"] == "gate.second_try")
+    assert second["values"]["first_s"] < second["values"]["budget_s"] <= 2 * second["values"]["first_s"]
+    assert result["gate"]["policy"]["alpha"] == pytest.approx(0.004)
+
+
 def comment_on_what_was_left(left: Path) -> None:
     """The artifact is what the comment step needs, and holds nothing that it refuses."""
     result = result_in_zip(io.BytesIO(zipped(left)), source="artifact")

@@ -18,5 +18,6 @@ def rig(tmp_path):
 
     yield make
     for made in rigs:
+        made.starter.close()
         for process in made.survivors():
             process.kill()

@@ -1,10 +1,13 @@
-"""Workers and control workloads that cannot start, and cases that end a calibration's worker. No torch."""
+"""How workers and control workloads start and cannot start, and cases that end a calibration's worker. No torch."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from dataclasses import replace
 
+import psutil
 import pytest
 
 from perfguard.errors import MeasurementError
@@ -14,8 +17,11 @@ from perfguard.records.plan import ArmSpec
 from perfguard.records.run import Arm
 from perfguard.runner.arms.resolve import resolve_arm
 from perfguard.runner.blocks.calibrate import ArmCalibration, calibrate_arm
+from perfguard.runner.blocks.measure import BLOCKS_OF_A_HASH_SEED, plan_block
+from perfguard.runner.process.arm_worker import ArmWorker
+from perfguard.runner.process.worker_process import WorkerFailure
 from tests.real_workers import arm_settings, plain_case
-from tests.worker_rigs import completed
+from tests.worker_rigs import IMPATIENT, completed
 
 
 def test_an_interpreter_that_cannot_run_the_worker_is_an_error_with_its_words(rig, tmp_path):
@@ -58,3 +64,120 @@ def test_calibration_names_the_case_that_took_the_worker_down_and_measures_the_o
     }
     assert 0 < report.iteration_s["good"] < 1
     assert [module["path"] for module in report.attested["modules"]] == ["bench.py"]
+
+
+def test_workers_are_forked_from_one_process_as_long_as_the_hash_seed_stays(rig):
+    made = rig("")
+    parents = []
+    for block in range(2 * BLOCKS_OF_A_HASH_SEED):
+        with begun(made.starter, block) as worker:
+            parents.append(psutil.Process(worker.processes()[0]).ppid())
+    first, second = parents[:BLOCKS_OF_A_HASH_SEED], parents[BLOCKS_OF_A_HASH_SEED:]
+    assert (len(set(first)), len(set(second)), len(set(parents))) == (1, 1, 2)
+    assert not any(map(psutil.pid_exists, set(first)))
+
+
+def test_a_worker_sees_nothing_of_what_the_one_before_it_did(rig):
+    made = rig(
+        """
+        import os, numpy, random, sys
+        def counting():
+            os.environ["CALLS"] = str(int(os.environ.get("CALLS", 0)) + 1)
+            sys.modules.setdefault("left_behind", os)
+            return lambda: float(os.environ["CALLS"])
+        def drawing():
+            return lambda: float(numpy.random.rand())
+        def shuffling():
+            return lambda: random.random()
+        """
+    )
+    starter = replace(made.starter, preloads=("numpy.random", "random"))
+    results = []
+    for block in range(2):
+        with begun(starter, block) as worker:
+            names = ("counting", "drawing", "shuffling")
+            results.append([worker.prepare(plain_case(name), seed=1, check=False).digest for name in names])
+    starter.close()
+    (first, drawn, shuffled), (second, drawn_again, shuffled_again) = results
+    assert first == second == 1.0
+    assert drawn != drawn_again
+    assert shuffled != shuffled_again
+
+
+def test_a_block_whose_server_was_killed_has_a_new_one(rig):
+    made = rig("")
+    with begun(made.starter, 0) as worker:
+        server = psutil.Process(worker.processes()[0]).parent()
+    server.kill()
+    server.wait(10)
+    with begun(made.starter, 1) as worker:
+        assert worker.prepare(plain_case("good"), seed=1, check=False).digest > 0
+
+
+def test_a_worker_whose_server_is_killed_fails_as_one_that_was_killed(rig):
+    made = rig("")
+    with begun(made.starter, 0) as worker:
+        psutil.Process(worker.processes()[0]).parent().kill()
+        with pytest.raises(WorkerFailure) as failure:
+            worker.prepare(plain_case("good"), seed=1, check=False)
+    assert failure.value.found.code == "case.killed"
+
+
+def test_what_a_crashed_worker_leaves_in_a_session_of_its_own_ends_before_the_next_block(rig):
+    made = rig(
+        """
+        import os, subprocess
+        def bad():
+            subprocess.Popen(["sleep", "600"], start_new_session=True)
+            os._exit(7)
+        """
+    )
+    with begun(made.starter, 0) as worker, pytest.raises(WorkerFailure):
+        worker.prepare(plain_case("bad"), seed=1, check=False)
+    with begun(made.starter, 1):
+        assert not [process for process in psutil.process_iter(["cmdline"]) if is_left_in(process, made.tree)]
+
+
+def is_left_in(process, tree):
+    try:
+        return process.cmdline() == ["sleep", "600"] and process.cwd() == str(tree)
+    except psutil.Error:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "words"),
+    [
+        ("import time; time.sleep(600)", "case.timed_out", ""),
+        ("import os, sys; print('no', file=sys.stderr, flush=True); os.abort()", "case.crashed", "no"),
+    ],
+)
+def test_an_import_before_the_fork_that_hangs_or_crashes_fails_the_worker(rig, source, code, words):
+    made = rig("", replace(IMPATIENT, setup_timeout_s=3))
+    (made.tree / "broken.py").write_text(source)
+    starter = replace(made.starter, preloads=("broken",))
+    with pytest.raises(WorkerFailure) as failure, begun(starter, 0):
+        pass
+    assert failure.value.found.code == code
+    assert words in failure.value.detail
+    starter.close()
+
+
+def test_an_import_before_the_fork_that_fails_is_left_to_the_worker(rig):
+    made = rig("")
+    starter = replace(made.starter, preloads=("no_such_module",))
+    with begun(starter, 0) as worker:
+        assert worker.prepare(plain_case("good"), seed=1, check=False).digest > 0
+    starter.close()
+
+
+@contextlib.contextmanager
+def begun(starter, block):
+    """A worker of the candidate in this block, which imports no torch."""
+    process = starter.start(Arm.CANDIDATE, plan_block(1, index=block, seed=1), starter.settings)
+    worker = ArmWorker(Arm.CANDIDATE, process, starter.settings)
+    try:
+        worker.hello({"import_torch": False}, cpus=starter.cpus)
+        yield worker
+    finally:
+        worker.close()

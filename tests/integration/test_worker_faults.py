@@ -169,11 +169,11 @@ def test_no_worker_survives_a_parent_that_was_killed(rig, tmp_path):
     made = rig("import time\ndef bad():\n    return lambda: time.sleep(600) or 1.0\n")
     arm = made.starter.arms[Arm.CANDIDATE]
     launch = {
-        "arguments": [arm.interpreter, str(Path(arm.bundle) / "start.py"), "perfguard.worker", "--worker", "-q"],
+        "command": [arm.interpreter, str(Path(arm.bundle) / "start.py"), "perfguard.worker"],
         "environment": dict(arm.environment),
         "directory": str(made.tree),
         "cpus": list(made.starter.cpus),
-        "log": str(made.folder / "logs" / "driver.log"),
+        "logs": str(made.folder / "logs"),
     }
     driver = tmp_path / "driver.py"
     driver.write_text(
@@ -181,12 +181,20 @@ def test_no_worker_survives_a_parent_that_was_killed(rig, tmp_path):
             f"""
             import json, os, pathlib, sys, time
             sys.path.insert(0, {str(Path(perfguard.__file__).parent.parent)!r})
+            from perfguard.runner.process.forking import ForkServer
+            from perfguard.runner.process.launching import launched
             from perfguard.runner.process.worker_process import WorkerProcess
 
-            fields = json.loads(sys.argv[1])
-            fields["arguments"], fields["cpus"] = tuple(fields["arguments"]), tuple(fields["cpus"])
-            fields["log"] = pathlib.Path(fields["log"])
-            worker = WorkerProcess(memory_node=None, **fields)
+            launch = json.loads(sys.argv[1])
+            logs = pathlib.Path(launch["logs"])
+            server = ForkServer(
+                launched(launch["command"], cpus=launch["cpus"]),
+                environment=launch["environment"], directory=launch["directory"], preloads=(), log=logs / "server.log",
+            )
+            worker = WorkerProcess(
+                lambda channels, timeout_s: server.fork(("--worker", "-q"), channels, timeout_s=timeout_s),
+                log=logs / "driver.log",
+            )
             worker.send("hello", protocol=1, job={{"import_torch": False}})
             worker.receive(60)
             worker.send("prepare", case={{"id": "bad", "target": "bench.py:bad", "parameters": {{}},

@@ -15,11 +15,13 @@ import click
 from perfguard.cli import options as shared
 from perfguard.cli.measuring import build_request
 from perfguard.errors import ExitCode, PerfguardError, UsageError
+from perfguard.gate.rules.longer_budget import longer_budget
 from perfguard.integrations.github import job as github_job
 from perfguard.integrations.github import pull_requests
 from perfguard.integrations.github.api import DEFAULT_URL, GitHub
 from perfguard.integrations.github.job import Annotation, Job, Level, WorkflowRunEvent, this_job
 from perfguard.records.facts import Severity, fact
+from perfguard.records.plan import DEFAULT_GATE
 from perfguard.report.escaping import escape
 from perfguard.runner.arms.resolve import parse_arm
 from perfguard.units import printable
@@ -27,6 +29,10 @@ from perfguard.units import printable
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
     from perfguard.records.result import RunResult
+    from perfguard.runner.session import Request
+
+_AUTO = "auto"
+_MOST_BUDGET = 2.0  # Times the budget that a second gate may take
 
 _repository_option = click.option(
     "--repository", metavar="OWNER/NAME", help="The repository; default: GITHUB_REPOSITORY."
@@ -40,6 +46,16 @@ _label_option = click.option(
     metavar="LABEL",
     help="A pull request with this label passes, whatever the verdict; default: perf-accepted; empty: no label does.",
 )
+
+
+class _Budget(click.ParamType[float | str]):
+    name = "budget"
+
+    def convert(self, value: float | str, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        try:
+            return _AUTO if value == _AUTO else float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither seconds nor {_AUTO}", param, ctx)
 
 
 @click.group("github")
@@ -74,8 +90,17 @@ def github_command() -> None:
     envvar="PERFGUARD_ACTION_STRICT",
     help="Whether an inconclusive gate fails the job; otherwise it is a warning, unless fail-on says more.",
 )
+@click.option(
+    "--budget",
+    "budget_s",
+    type=_Budget(),
+    envvar="PERFGUARD_ACTION_BUDGET",
+    metavar="SECONDS|auto",
+    help="Wall-clock budget of measuring; default: the suite's. With `auto`, a gate that ends inconclusive is measured "
+    "once more with the budget that it needs, at most twice the suite's.",
+)
 @_label_option
-@shared.measuring_options
+@shared.options_without_budget
 @shared.setup_option
 @shared.verdict_options
 @shared.progress_options
@@ -123,14 +148,33 @@ def _measured(job: Job, options: dict[str, Any]) -> RunResult:
     pull_requests.require_own_folder(shared.working_directory(), revisions)
     confines = can_confine()
     unconfined = () if confines else (fact("run.unconfined", severity=Severity.NOTABLE),)
-    with shared.load_policy({**options, "policy_from": revisions.baseline, "confine": confines or None}) as policy:
+    is_auto = options["budget_s"] == _AUTO
+    given = {**options, "budget_s": None} if is_auto else options
+    with shared.load_policy({**given, "policy_from": revisions.baseline, "confine": confines or None}) as policy:
         loaded = policy.loaded if options["strict"] else _lenient(policy.loaded)
-        request = build_request("gate", loaded, options, notes=(*policy.notes, *unconfined))
+        gate = DEFAULT_GATE
+        if is_auto:  # up to two gates, each with half of the error rate
+            loaded = replace(loaded, config=replace(loaded.config, alpha=loaded.config.alpha / 2))
+            gate = replace(DEFAULT_GATE, banks_identical=False)
+        request = build_request("gate", loaded, given, notes=(*policy.notes, *unconfined), gate=gate)
         arms = parse_arm(f"git:{revisions.baseline}"), parse_arm(f"git:{revisions.candidate}")
         result = compare_arms(request, *arms)
+        if is_auto and (longer := _with_longer_budget(request, result)) is not None:
+            result = compare_arms(longer, *arms)
         pull_requests.keep_run(result, options["output_dir"])
         _keep_report(loaded, result, options["output_dir"])
     return result
+
+
+def _with_longer_budget(request: Request, result: RunResult) -> Request | None:
+    """The same with the budget that an inconclusive gate needs, at most twice its own; None where that is no help."""
+    if result.gate is None or result.exit_code == ExitCode.INTERRUPTED:
+        return None
+    enough_s = longer_budget(result.gate, budget_s=request.budget_s)
+    if enough_s is None or enough_s > _MOST_BUDGET * request.budget_s:
+        return None
+    said = fact("gate.second_try", severity=Severity.NOTABLE, budget_s=enough_s, first_s=request.budget_s)
+    return replace(request, budget_s=enough_s, notes=(*request.notes, said))
 
 
 def _lenient(loaded: LoadedConfig) -> LoadedConfig:

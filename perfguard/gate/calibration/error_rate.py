@@ -63,9 +63,9 @@ def scope_difference(stored: Scope, scope: Scope) -> Fact | None:
         if before != after:
             return fact("calibration.changed", what=what, before=before, after=after)
     what, before, after = "alpha", stored.alpha, scope.alpha
-    if before == after:
+    if before >= after:  # a lower level flags less, so what was measured at a higher one still bounds it
         what, before, after = "margin", stored.margin_ratio, scope.margin_ratio
-        if before <= after:  # a wider margin flags less, so what was measured with a narrower one still bounds it
+        if before <= after:  # so does a wider margin
             return None
     return fact("calibration.level_changed", what=what, before_ratio=before, after_ratio=after)
 

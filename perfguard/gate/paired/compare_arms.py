@@ -22,7 +22,7 @@ from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case
 from perfguard.runner.measuring import ArmLayout, MeasuringLimits, calibrate, measure, prove_identity, start_arms
-from perfguard.runner.process.worker_process import ProcessStarter
+from perfguard.runner.process.starting import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
 from perfguard.runner.untouched import can_be_proven, proven_by_imports, proven_by_records
 from perfguard.stats.confirming import CONFIRMATION_ANALYSES

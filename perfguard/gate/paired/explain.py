@@ -20,6 +20,7 @@ from perfguard.profile.runs.profiling import (
     op_counts_of_case,
     run_profiles,
 )
+from perfguard.records.changed_lines import ChangedLines
 from perfguard.records.events import OpsCompared, StepsCounted
 from perfguard.records.facts import Severity, Subject, fact
 from perfguard.records.ranks import runs_apart
@@ -29,7 +30,8 @@ from perfguard.records.spec import Case
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCounts
 from perfguard.records.verdict import Outcome, Verdict
-from perfguard.runner.process.worker_process import ProcessStarter
+from perfguard.runner.arms.changed_lines import changed_lines
+from perfguard.runner.process.starting import ProcessStarter
 from perfguard.runner.profiling.cases import Profiled
 from perfguard.runner.session import Session
 
@@ -127,7 +129,10 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
     chosen = [case for case in _with_ops(cases) if case.id in wanted]
     if not chosen or session.interrupts.asked:
         return
-    found = _profiled(session, starter, chosen, GATE_SIZE)
+    project = session.request.loaded.project
+    sides = changed_lines(starter.arms[Arm.BASELINE], starter.arms[Arm.CANDIDATE], project)
+    changed = dict(zip(BOTH, sides, strict=True))
+    found = _profiled(session, starter, chosen, GATE_SIZE, changed=changed)
     if found is None:
         return
     isa_class = isa_of(session.request.fingerprint)
@@ -142,7 +147,8 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
             if before is not None and after is not None:
                 changes = classify(before.op_counts, after.op_counts)
                 session.emit(StepsCounted(case_id=case.id, changes=records_of(changes)))
-            attribution = attribute(case.id, arms[Arm.BASELINE].profile, arms[Arm.CANDIDATE].profile, changes)
+            baseline, candidate = (arms[arm].profile for arm in BOTH)
+            attribution = attribute(case.id, baseline, candidate, changes, changed=changed[Arm.CANDIDATE])
             advice = _advice(session, starter, found, arms, attribution)
         except (StoreError, MeasurementError) as error:
             _note_uncompared(session, str(error), case.id)
@@ -182,10 +188,16 @@ def _with_ops(cases: Sequence[Case]) -> list[Case]:
 
 
 def _profiled(
-    session: Session, starter: ProcessStarter, cases: Sequence[Case], size: ProfileSize, arms: tuple[Arm, ...] = BOTH
+    session: Session,
+    starter: ProcessStarter,
+    cases: Sequence[Case],
+    size: ProfileSize,
+    arms: tuple[Arm, ...] = BOTH,
+    *,
+    changed: Mapping[Arm, ChangedLines] | None = None,
 ) -> Profiled | None:
     try:
-        return run_profiles(session, starter, cases, arms, size)
+        return run_profiles(session, starter, cases, arms, size, changed=changed)
     except MeasurementError as error:
         _note_uncompared(session, str(error))
         return None

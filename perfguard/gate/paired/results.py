@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.paired.scaling import scaling_of
+from perfguard.gate.rules.longer_budget import longer_budget
 from perfguard.gate.rules.policy import exit_code
 from perfguard.host.identity import machine_line
 from perfguard.records.events import RunFinished, VerdictReached
@@ -45,6 +46,8 @@ def finish(
     if ratio is not None and ratio > _MUCH_WAITING:  # the host is at fault, and a larger budget does not help
         cpus = format_cpu_list(session.selection.cpus)
         session.note(fact("host.waited_for_cpu", severity=Severity.NOTABLE, waited_share=ratio, cpus=cpus))
+    if gate is not None and (enough_s := longer_budget(gate, budget_s=session.request.budget_s)) is not None:
+        session.note(fact("gate.longer_budget", severity=Severity.NOTABLE, enough_s=enough_s))
     if error_rate is not None:
         session.note(error_rate)
     code, verdict, reasons = _conclusion(session, gate, measured)

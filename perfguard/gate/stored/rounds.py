@@ -35,7 +35,7 @@ from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Design, GateResult, Outcome
 from perfguard.runner.measuring import MeasuringLimits, calibrate, measure, start_arms
-from perfguard.runner.process.worker_process import ProcessStarter
+from perfguard.runner.process.starting import ProcessStarter
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.store.op_counts import load_op_counts, op_counts_file
 

@@ -231,12 +231,13 @@ def _remark(verdict: Verdict, name: str, attribution: Attribution | None) -> Ann
 
 
 def _place(attribution: Attribution | None) -> tuple[str | None, int | None]:
-    """The line of the first culprit's first op that has one."""
+    """The line of the first culprit that has one, or else of its first op that has one."""
     if attribution is None:
         return None, None
     sources = {delta.key: delta.source for delta in attribution.deltas}
-    for key in (key for culprit in attribution.culprits for key in culprit.ops):
-        found = _PLACE.fullmatch(sources.get(key) or "")
+    places = [culprit.fact.subject.place for culprit in attribution.culprits]
+    for place in (*places, *(sources.get(key) for culprit in attribution.culprits for key in culprit.ops)):
+        found = _PLACE.fullmatch(place or "")
         if found is None:
             continue
         path = PurePosixPath(found["file"])

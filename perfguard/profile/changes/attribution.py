@@ -13,10 +13,12 @@ from perfguard.profile.changes.op_counts import records_of
 from perfguard.profile.changes.paired_ops import Cause, CauseKind, Certainty
 from perfguard.profile.op_counts.steady import pattern_of
 from perfguard.profile.op_times.arm_profile import ArmProfile
+from perfguard.records.changed_lines import NO_LINES, ChangedLines
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.steps.ops import Attribution, ChangeClass, Culprit, OpCountKind, StepBalance
 
-WORTH_NAMING = 0.05  # Part of the step's difference that a culprit must have beside others
+WORTH_TELLING = 0.05  # Part of the step's difference that a moved cost must have beside culprits
+LEAST_FIRST = 0.1  # Part of the step's difference below which no culprit comes first
 _MOST_OF_IT = 0.5  # A change may explain the step's difference where its own interval reaches this part of it
 SIMILAR = 0.25
 """A rise and a fall are the same cost where they differ by at most this part of the larger one, and a step is unchanged
@@ -27,8 +29,17 @@ _KINDS = tuple(CauseKind)
 """A lost optimizer, dtype or layout brings other kernels, copies and calls with it, not the other way round."""
 
 
-def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes: Sequence[Change] = ()) -> Attribution:
+def attribute(
+    case_id: str,
+    baseline: ArmProfile,
+    candidate: ArmProfile,
+    changes: Sequence[Change] = (),
+    *,
+    changed: ChangedLines = NO_LINES,
+) -> Attribution:
     """Compare two arms op by op and name what changed; processes of the same number were interleaved.
+
+    A culprit's line is one of the `changed` lines of the candidate's tree, where one led to its ops or must have.
 
     A culprit differs significantly in the step's direction. One process of each arm gives no intervals: then
     only what is counted differently can be a culprit, if its cost is most of the step's difference. The changes of op
@@ -53,7 +64,7 @@ def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes
     return Attribution(
         case_id=case_id,
         balance=balance,
-        culprits=tuple(_culprit(diff, cause, share, counted.get(cause)) for cause, share in shares.items()),
+        culprits=tuple(_culprit(diff, cause, share, counted.get(cause), changed) for cause, share in shares.items()),
         deltas=op_deltas(diff, {c for c in moved_columns if diff.changes[c] is not ChangeClass.UNCHANGED}),
         op_count_changes=records_of(changes),
         notes=tuple(notes),
@@ -64,7 +75,7 @@ def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes
 
 def is_worth_telling(cost: MovedCost, balance: StepBalance, blamed: Sequence[object]) -> bool:
     """Whether a cost that moved is worth a note: where something is blamed, only what is as large as that may be."""
-    return not blamed or cost.moved_s >= WORTH_NAMING * abs(balance.delta_s)
+    return not blamed or cost.moved_s >= WORTH_TELLING * abs(balance.delta_s)
 
 
 def _sorted(
@@ -127,8 +138,8 @@ def _direction(balance: StepBalance) -> int:
 
 
 def _next_to_nothing(blamed: Sequence[Cause], balance: StepBalance) -> list[Cause]:
-    """Causes of less than a twentieth of the step's difference each; none where together they are most of it."""
-    small = [cause for cause in blamed if abs(cause.delta_s) < WORTH_NAMING * abs(balance.delta_s)]
+    """Causes of less than a tenth of the step's difference each; none where together they are most of it."""
+    small = [cause for cause in blamed if abs(cause.delta_s) < LEAST_FIRST * abs(balance.delta_s)]
     return small if abs(sum(cause.delta_s for cause in small)) < _MOST_OF_IT * abs(balance.delta_s) else []
 
 
@@ -138,7 +149,7 @@ def _is_in_python(diff: OpDiff, blamed: Sequence[Cause], balance: StepBalance) -
         return False
     explained_s = sum(cause.delta_s for cause in blamed)
     is_most = balance.python_s * balance.delta_s >= _MOST_OF_IT * balance.delta_s**2
-    return is_most and abs(explained_s) < WORTH_NAMING * abs(balance.delta_s)
+    return is_most and abs(explained_s) < LEAST_FIRST * abs(balance.delta_s)
 
 
 def _counted(diff: OpDiff, causes: Sequence[Cause], changes: Sequence[Change]) -> dict[Cause, Fact]:
@@ -172,13 +183,13 @@ def _overlap_s(diff: OpDiff, cause: Cause, change: Change) -> float:
     return part_s if part_s >= _MOST_OF_IT * all_s else 0.0
 
 
-def _culprit(diff: OpDiff, cause: Cause, share: float, counted: Fact | None) -> Culprit:
+def _culprit(diff: OpDiff, cause: Cause, share: float, counted: Fact | None, changed: ChangedLines) -> Culprit:
     change = ChangeClass.SLOWER if cause.delta_s > 0 else ChangeClass.FASTER
     if cause.is_exact:  # that of the op which drives the cause most, of those that changed for certain
         change = next(diff.changes[column] for column in cause.columns if diff.is_exact(column))
     phase, phases = main_phases(diff, cause.columns)
     return Culprit(
-        fact=cause_fact(diff, cause, counted),
+        fact=cause_fact(diff, cause, counted, changed),
         change=change,
         phase=phase,
         phases=phases,

@@ -17,10 +17,12 @@ from perfguard.profile.changes.diff import OpDiff, implementation_change
 from perfguard.profile.changes.fusions import exchange_code, optimizer_code
 from perfguard.profile.changes.paired_ops import AFTER, BEFORE, DTYPE_COPIES, LAYOUT_COPIES, Cause, CauseKind, short_op
 from perfguard.profile.op_times.typical_steps import FloatArray
+from perfguard.records.changed_lines import NO_LINES, ChangedLines
 from perfguard.records.facts import Fact, Value, fact
 from perfguard.records.steps.ops import ChangeClass, StepPhase
 
 _DOMINANT = 0.8  # Part of a cause's difference from which one module, or one op, speaks for all of it
+_OPTIMIZER_WORDS = frozenset({"optim", "fused", "foreach"})  # What a line says that makes an optimizer
 _FUSED = "_fused_"  # How the op of an optimizer begins that updates all parameters at once
 _COUNTED = 0.25
 """Ops are counted that have at least this part of the longest one's time: not wrappers, nor allocations for it."""
@@ -34,11 +36,9 @@ _Told = tuple[str, dict[str, Value]]  # A code and its values
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def cause_fact(diff: OpDiff, cause: Cause, counted: Fact | None = None) -> Fact:
+def cause_fact(diff: OpDiff, cause: Cause, counted: Fact | None = None, changed: ChangedLines = NO_LINES) -> Fact:
     """What changed, with the line that it comes from; `counted` is what the op counts say of it."""
-    origin = _origin(diff, cause.columns) if cause.kind in _TENSOR_CODES else []
-    sources = (diff.ops.sources[column] for column in (*origin, *cause.columns))
-    line = next(filter(None, sources), None)
+    line = _line(diff, cause, changed)
     if counted is not None:
         return replace(counted, subject=replace(counted.subject, place=line))
     code, values = _FACTS[cause.kind](diff, cause)
@@ -47,6 +47,17 @@ def cause_fact(diff: OpDiff, cause: Cause, counted: Fact | None = None) -> Fact:
         module = cause.gained
     _, phases = main_phases(diff, cause.columns)
     return change_fact(code, values, module=module, phases=phases, places=places, line=line)
+
+
+def _line(diff: OpDiff, cause: Cause, changed: ChangedLines) -> str | None:
+    """A changed line that led to one of the ops, or that must have done so before the step; else the first op's."""
+    origin = _origin(diff, cause.columns) if cause.kind in _TENSOR_CODES else []
+    sources = [source for column in (*origin, *cause.columns) if (source := diff.ops.sources[column])]
+    inside = next(filter(None, map(changed.place_of, sources)), None)
+    if inside is None:
+        words = _OPTIMIZER_WORDS | {cause.lost, cause.gained} if cause.kind is CauseKind.OPTIMIZER else ()
+        inside = changed.only_line(filter(None, words))
+    return inside or next(iter(sources), None)
 
 
 def moved_fact(diff: OpDiff, cost: MovedCost) -> Fact:

@@ -19,6 +19,7 @@ from perfguard.profile.op_times.breakdown import break_down
 from perfguard.profile.op_times.typical_steps import middle_steps
 from perfguard.profile.runs.profiles import ArmFindings, read_arm, read_joined
 from perfguard.profile.runs.projection import project_cases
+from perfguard.records.changed_lines import ChangedLines
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import ArmSpec
@@ -31,7 +32,7 @@ from perfguard.records.steps.profile import ProfiledCase, ProfileReport
 from perfguard.records.steps.program import ProgramFacts
 from perfguard.records.steps.projection import CaseProjection
 from perfguard.runner.measuring import aside, start_arms
-from perfguard.runner.process.worker_process import ProcessStarter
+from perfguard.runner.process.starting import ProcessStarter
 from perfguard.runner.profiling.cases import Profiled, ProfiledProcess, Profiling, profile_cases
 from perfguard.runner.profiling.scripts import Script, ScriptProfiling, profile_script
 from perfguard.runner.session import Request, Session, open_session
@@ -130,9 +131,17 @@ def profile_user_script(
 
 
 def run_profiles(
-    session: Session, starter: ProcessStarter, cases: Sequence[Case], arms: tuple[Arm, ...], size: ProfileSize
+    session: Session,
+    starter: ProcessStarter,
+    cases: Sequence[Case],
+    arms: tuple[Arm, ...],
+    size: ProfileSize,
+    *,
+    changed: Mapping[Arm, ChangedLines] | None = None,
 ) -> Profiled:
     """Take the profiled steps of cases, on the run's CPUs, into the run's folder.
+
+    Of the lines that led to an op, one of the `changed` ones comes first.
 
     Raises:
         MeasurementError: Workers cannot be started.
@@ -149,6 +158,7 @@ def run_profiles(
         steps=size.steps,
         most_steps=size.most_steps,
         where=size.where,
+        changed=changed or {},
         should_stop=lambda: session.interrupts.asked,
         progress=session.request.progress,
     )

@@ -80,14 +80,15 @@ _BETWEEN = np.array(
         [_FORWARD, _LOAD, _FORWARD, _FORWARD, _OPTIMIZER, _FORWARD],  # after EDGE
         [_FORWARD, _FORWARD, _LOSS, _LOSS, _LOSS, _LOSS],  # after MODEL
         [_LOSS, _FORWARD, _LOSS, _LOSS, _LOSS, _LOSS],  # after LOSS
-        [_OPTIMIZER, _LOAD, _FORWARD, _BACKWARD, _OPTIMIZER, _FORWARD],  # after GRADIENT
+        [_OPTIMIZER, _LOAD, _FORWARD, _BACKWARD, _BACKWARD, _FORWARD],  # after GRADIENT
         [_OPTIMIZER, _LOAD, _FORWARD, _FORWARD, _OPTIMIZER, _FORWARD],  # after UPDATE
-        [_OPTIMIZER, _LOAD, _FORWARD, _BACKWARD, _OPTIMIZER, _FORWARD],  # after NEXT_BACKWARD
+        [_OPTIMIZER, _LOAD, _FORWARD, _BACKWARD, _BACKWARD, _FORWARD],  # after NEXT_BACKWARD
     ],
     dtype=np.int8,
 )
-"""Phase between two marks. What precedes the model makes its input; what follows it makes a loss; what follows the
-gradients, such as clipping them, prepares the update. Without modules, all up to the loss is forward."""
+"""Phase between two marks. What precedes the model makes its input; what follows it makes a loss; what lies between
+the gradients and the update, such as clipping them, works on gradients. Without modules, all up to the loss is
+forward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

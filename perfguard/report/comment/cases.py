@@ -118,13 +118,21 @@ def _section(title: str, rows: Sequence[CaseRow], result: RunResult, most: int) 
     """The bars, and a reason for each case; empty without cases."""
     shown = rows[:most]
     reasons = (
-        f"- {code_of(row.name)}{row.advisory}: {text_of(describe_all(row.verdict.reasons))}"
-        + (f"; {SAME_OP_COUNTS}" if has_same_op_counts(row.verdict, result) else "")
+        f"- {code_of(row.name)}{row.advisory}: {text_of('; '.join(_certain_first(row.verdict, result)))}"
         for row in shown
     )
     head = f"#### {title}: {format_count(len(rows), 'case')}"
     parts = [head, _bars(shown), "\n".join(reasons), _more(len(rows) - len(shown), "case")]
     return "\n\n".join(filter(None, parts)) if rows else ""
+
+
+def _certain_first(verdict: Verdict, result: RunResult) -> list[str]:
+    """What is counted of a case, before what its times say."""
+    changes = result.op_count_changes.get(verdict.case_id, ())
+    counted = (
+        [SAME_OP_COUNTS] if has_same_op_counts(verdict, result) else [f"changed: {change_text(c)}" for c in changes[:1]]
+    )
+    return [*counted, describe_all(verdict.reasons)]
 
 
 def _folded(title: str, rows: Sequence[CaseRow], most: int) -> str:

@@ -16,6 +16,7 @@ from perfguard.records.bisection import (
 )
 from perfguard.records.case_names import short_names
 from perfguard.records.verdict import GateOutcome, Outcome
+from perfguard.report.culprits import place_of
 from perfguard.report.escaping import escape
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.tables import texts
@@ -123,6 +124,15 @@ def _reason(found: Bisection) -> str:
     }.get(found.outcome, "")
 
 
+def _effect_lines(effect: CaseEffect, names: Mapping[str, str]) -> list[str]:
+    """The effect of the commit on a case, and the op and the line that cause it."""
+    lines = [f"    effect   {_effect(effect, names)}"]
+    if effect.cause is not None:
+        place = place_of(effect.cause)
+        lines.append(f"    cause    {describe(effect.cause)}{f' ({place})' if place else ''}")
+    return lines
+
+
 def _commit_line(commit: Commit) -> str:
     return f"{commit.short_id} {commit.authored_at[:10]} {commit.subject}"
 
@@ -136,7 +146,7 @@ def _conclusion(found: Bisection) -> list[tuple[str, str]]:
             f"    author   {culprit.author}",
             f"    date     {culprit.authored_at}",
             f"    subject  {culprit.subject}",
-            *(f"    effect   {_effect(effect, short_names(found.cases))}" for effect in found.effects),
+            *(line for effect in found.effects for line in _effect_lines(effect, short_names(found.cases))),
             *(f"    note     {describe(unexplained)}" for unexplained in found.unexplained),
         ]
     else:

@@ -171,6 +171,21 @@ def changed_between_trees(directory: Path, older: str, newer: str) -> tuple[str,
     return None
 
 
+def line_changes(directory: Path, older: str, newer: str | None) -> str:
+    """The difference of two trees in Python files, without context; without the newer one, to what lies in the folder.
+
+    Paths are relative to the folder.
+
+    Raises:
+        ArmError: git fails.
+    """
+    names = [older] if newer is None else [older, newer]
+    settings = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--relative", "--unified=0")
+    prefixes = ("--src-prefix=a/", "--dst-prefix=b/")
+    output = run_git(directory, "-c", "core.quotepath=off", "diff", *settings, *prefixes, *names, "--", "*.py")
+    return output.decode(errors="replace")
+
+
 def has_ignored_code(directory: Path) -> bool:
     """Whether a directory holds code that git ignores, such as a compiled extension; environments are not meant."""
     listed = run_git(directory, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")

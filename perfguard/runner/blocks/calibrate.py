@@ -14,14 +14,14 @@ from perfguard.records.plan import CasePlan, Injection, MeasureSettings
 from perfguard.records.protocol import Message
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
-from perfguard.runner.blocks.measure import plan_block
+from perfguard.runner.blocks.measure import BLOCKS_OF_A_HASH_SEED, plan_block
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, CodeProof
 from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 
 _MAX_INSTANCES = 12
 _WANTED_BLOCKS = 10
 _LEAST_SAMPLES = 3
-_PROCESS_S = 0.5  # Seconds that a worker takes to start and end, beside its imports
+_PROCESS_S = 0.1  # Seconds that a worker takes to be forked and to end
 _UNTIMED_CALLS = 3  # Calls of each instance in a block outside any sample: one at set-up, two before the first sample
 _INSTANCE_BUDGET_S = 0.25  # Seconds that each arm may spend on further instances of a case, in every block
 _ROOM = 1.25  # A recommended budget holds so many times what is needed: what a block takes is an estimate
@@ -208,7 +208,8 @@ class BlockCost:
 
 def block_cost(plans: Sequence[CasePlan], reports: Sequence[ArmReport]) -> BlockCost:
     """What a block of these cases takes in these arms."""
-    fixed_s = sum(float(report.ready.get("import_s", 0.0)) + _PROCESS_S for report in reports)
+    imports_s = sum(float(report.ready.get("import_s", 0.0)) for report in reports) / BLOCKS_OF_A_HASH_SEED
+    fixed_s = imports_s + _PROCESS_S * len(reports)
     pair_s = 0.0
     for plan in plans:
         for report in reports:

@@ -24,12 +24,14 @@ from perfguard.runner.process.worker_process import Worker, WorkerContext, Worke
 
 _ARMS = (Arm.BASELINE, Arm.CANDIDATE)
 _MAX_START_FAILURES = 2
+BLOCKS_OF_A_HASH_SEED = 6  # Blocks in a row whose workers are forked from one process of each arm; decision 0013
 _CONTROL_TIMEOUT_S = 30.0
 
 
 def plan_blocks(cases: int, *, seed: int, first: int = 0) -> Iterator[BlockPlan]:
     """Endless independent block plans for `cases` cases, numbered from `first`.
 
+    The hash seed is common to some blocks in a row, since their workers are forked from one process of each arm.
     Start-up order, set-up order, measuring order and first arm are uniform and independent in every block, so that
     neither position nor neighbour can favour an arm or a case. Within a case the arms then strictly alternate: each
     sample follows a sample of the other arm, which leaves both with the same caches.
@@ -40,9 +42,10 @@ def plan_blocks(cases: int, *, seed: int, first: int = 0) -> Iterator[BlockPlan]
 def plan_block(cases: int, *, index: int, seed: int) -> BlockPlan:
     """The plan of block `index`; a function of its arguments alone."""
     draw = random.Random(f"{seed}:{index}")  # noqa: S311 - a schedule, not a secret
+    of_some = random.Random(f"{seed}:hash:{index // BLOCKS_OF_A_HASH_SEED}")  # noqa: S311
     return BlockPlan(
         index=index,
-        hash_seed=draw.randrange(1, 2**32),
+        hash_seed=of_some.randrange(1, 2**32),
         data_seed=draw.randrange(2**32),
         setup_order=tuple(draw.sample(range(cases), cases)),
         case_order=tuple(draw.sample(range(cases), cases)),

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from perfguard.errors import MeasurementError
+from perfguard.records.changed_lines import ChangedLines
 from perfguard.records.events import SampleTimed
 from perfguard.records.facts import Fact, fact
 from perfguard.records.machine.cpuset import format_cpu_list
@@ -107,13 +108,19 @@ class ArmWorker:
                 )
         return ready
 
-    def hello_profiler(self, name: str, *, cpus: tuple[int, ...], collect_software: bool = False) -> Message:
+    def hello_profiler(
+        self, name: str, *, cpus: tuple[int, ...], collect_software: bool = False, changed: ChangedLines | None = None
+    ) -> Message:
         """`hello` for a worker that profiles and never times a sample; `name` is what it is called where it fails.
+
+        Of the lines that led to an op, one of the `changed` ones comes first.
 
         Raises:
             MeasurementError: It cannot be started; it is left to be closed.
         """
-        job = {"import_torch": True, "profile": True, "collect_software": collect_software, "metadata": {}}
+        job: Message = {"import_torch": True, "profile": True, "collect_software": collect_software, "metadata": {}}
+        if changed is not None:
+            job["changed"] = changed.by_path()
         try:
             return self.hello(job, cpus=cpus)
         except (WorkerFailure, CaseRefused) as failure:

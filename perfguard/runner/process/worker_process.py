@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
 import os
 import select
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import psutil
 
 from perfguard.errors import MeasurementError
 from perfguard.records.facts import Fact, fact
-from perfguard.records.plan import BlockPlan, MeasureSettings, ResolvedArm
-from perfguard.records.protocol import CONTROL_VARIABLE, MAX_LINE_BYTES, Message, decode, encode
-from perfguard.records.ranks import SOCKETS_VARIABLE, Sockets
+from perfguard.records.plan import BlockPlan, MeasureSettings
+from perfguard.records.protocol import MAX_LINE_BYTES, Message, decode, encode
 from perfguard.records.run import Arm
-from perfguard.runner.process.launching import START_SCRIPT, launched
 
 _STDERR_TAIL_BYTES = 4000
 _EXIT_GRACE_S = 5.0
-CALIBRATION_MIN_TIME_S = 0.02  # pyperf doubles its loops until one value takes this long
-_OUTPUT = ("raw", "profiles")  # Folders of a run that workers write to
 
 
 class WorkerFailure(Exception):  # noqa: N818 - it is the worker's failure, turned into a verdict, not an error of ours
@@ -62,59 +55,68 @@ class Worker(Protocol):
         """End the worker, whatever state it is in."""
 
 
-class WorkerProcess:
-    """A real worker: launcher, interpreter, two pipes, and a log file that takes its stdout and stderr.
+class Channels(NamedTuple):
+    """Descriptors of a worker, open while it is being started."""
 
-    `memory_node` None leaves the memory policy alone, `writable` None leaves it every right that perfguard has.
-    """
+    commands: int  # It reads
+    replies: int  # It writes
+    log: int  # Its stdout and stderr
 
-    def __init__(
-        self,
-        arguments: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        directory: str,
-        cpus: tuple[int, ...],
-        memory_node: int | None,
-        log: Path,
-        writable: tuple[str, ...] | None = None,
-    ) -> None:
-        self._log_path = log
-        self._buffer = b""
-        self._owes_answer = False
-        command_read, self._command_write = os.pipe()
-        self._reply_read, reply_write = os.pipe()
-        try:
-            with log.open("ab") as output:
-                self._process = subprocess.Popen(
-                    launched(arguments, cpus=cpus, memory_node=memory_node, writable=writable),
-                    env={**environment, CONTROL_VARIABLE: f"{command_read},{reply_write}"},
-                    cwd=directory,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    pass_fds=(command_read, reply_write),
-                    start_new_session=True,  # a Ctrl-C at the terminal is the parent's to handle
-                )
-        except OSError as error:
-            os.close(self._command_write)
-            os.close(self._reply_read)
-            raise MeasurementError(f"{arguments[0]} cannot be started: {error}") from error
-        finally:
-            os.close(command_read)
-            os.close(reply_write)
-        self._died: tuple[int, ...] = ()  # A descriptor that becomes readable when the process ends, if there is one
-        with contextlib.suppress(AttributeError, OSError):
-            self._died = (os.pidfd_open(self._process.pid),)
+
+class Process(Protocol):
+    """What a worker runs in, as `subprocess.Popen` has it."""
 
     @property
     def pid(self) -> int:
-        """Process id, the same before and after exec."""
-        return self._process.pid
+        """Process id; the process leads a session of its own."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """How it ended: its exit code, or a signal's number below zero.
+
+        Raises:
+            subprocess.TimeoutExpired: It lives on.
+        """
+
+
+class WorkerProcess:
+    """A real worker: a process, two pipes, and a log file that takes its stdout and stderr.
+
+    `begin` starts the process within so many seconds; it is called when the first reply is waited for, and may raise
+    WorkerFailure.
+    """
+
+    def __init__(self, begin: Callable[[Channels, float], Process], *, log: Path) -> None:
+        self._begin = begin
+        self._log_path = log
+        self._buffer = b""
+        self._owes_answer = False
+        self._process: Process | None = None
+        self._died: tuple[int, ...] = ()  # A descriptor that becomes readable when the process ends, if there is one
+        self._command_read, self._command_write = os.pipe()
+        self._reply_read, self._reply_write = os.pipe()
+
+    def _started(self, timeout_s: float) -> Process:
+        if self._process is None:
+            try:
+                with self._log_path.open("ab") as output:
+                    channels = Channels(self._command_read, self._reply_write, output.fileno())
+                    self._process = self._begin(channels, timeout_s)
+            except OSError as error:
+                raise MeasurementError(f"a worker cannot be started: {error}") from error
+            os.close(self._command_read)
+            os.close(self._reply_write)
+            with contextlib.suppress(AttributeError, OSError):
+                self._died = (os.pidfd_open(self._process.pid),)
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        """Process id; 0 until it has started."""
+        return 0 if self._process is None else self._process.pid
 
     def processes(self) -> tuple[int, ...]:
         """Process ids of the worker and of everything it has started."""
-        return (self.pid, *(process.pid for process in _descendants(self.pid)))
+        return () if self._process is None else (self.pid, *(process.pid for process in _descendants(self.pid)))
 
     def send(self, do: str, **fields: object) -> None:
         """Give one command; a worker that is gone shows at the next receive."""
@@ -124,11 +126,12 @@ class WorkerProcess:
     def receive(self, timeout_s: float) -> Message:
         """Wait for one reply."""
         deadline = time.monotonic() + timeout_s
+        process = self._started(timeout_s)
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
             ready = select.select([self._reply_read, *self._died], [], [], left)[0] if left > 0 else []
             if not ready:
-                self._kill()
+                self._kill(process)
                 raise WorkerFailure(
                     f"the worker gave no answer in {timeout_s:.0f} s and was killed",
                     self._tail(),
@@ -137,31 +140,34 @@ class WorkerProcess:
             # A worker that died may have left children that hold the pipe open, so its end alone says too little.
             chunk = os.read(self._reply_read, 65536) if self._reply_read in ready else b""
             if not chunk:
-                raise self._ended()
+                raise self._ended(process)
             self._buffer += chunk
             if len(self._buffer) > MAX_LINE_BYTES:
-                self._kill()
+                self._kill(process)
                 raise WorkerFailure("the worker wrote rubbish into its control pipe and was killed", self._tail())
         self._owes_answer = False
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
             return decode(line)
         except ValueError as error:
-            self._kill()
+            self._kill(process)
             raise WorkerFailure(f"the worker wrote rubbish into its control pipe ({error})", self._tail()) from None
 
     def close(self) -> None:
         """Ask the worker to end, and kill it and everything it started where it does not; at once where it is busy."""
-        started = _descendants(self._process.pid)
+        process, started = self._process, _descendants(self.pid)
         self._write({"do": "exit"})
         with contextlib.suppress(OSError):
             os.close(self._command_write)  # a worker whose sample still waits takes the first message as its end
         try:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(0 if self._owes_answer else _EXIT_GRACE_S)
+            if process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0 if self._owes_answer else _EXIT_GRACE_S)
         finally:
-            self._kill(started)
-            for descriptor in (self._reply_read, *self._died):
+            if process is not None:
+                self._kill(process, started)
+            own = (self._command_read, self._reply_write) if process is None else ()
+            for descriptor in (*own, self._reply_read, *self._died):
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
 
@@ -169,42 +175,52 @@ class WorkerProcess:
         with contextlib.suppress(BrokenPipeError):
             os.write(self._command_write, encode(message))
 
-    def _kill(self, started: Sequence[psutil.Process] = ()) -> None:
+    def _kill(self, process: Process, started: Sequence[psutil.Process] = ()) -> None:
         # Those that took a session of their own are in no group of the worker's any more.
-        left = (*started, *_descendants(self._process.pid))
+        left = (*started, *_descendants(process.pid))
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for process in left:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for descendant in left:
             with contextlib.suppress(psutil.Error):
-                process.kill()
+                descendant.kill()
 
-    def _ended(self) -> WorkerFailure:
+    def _ended(self, process: Process) -> WorkerFailure:
         try:
-            code = self._process.wait(_EXIT_GRACE_S)
+            code = process.wait(_EXIT_GRACE_S)
         except subprocess.TimeoutExpired:
-            self._kill()
+            self._kill(process)
             return WorkerFailure("the worker closed its control pipe and was killed", self._tail())
-        if code == -signal.SIGKILL:
-            said = "the worker was killed (signal 9); out of memory is the usual reason, see `dmesg`"
-            return WorkerFailure(said, self._tail(), found=fact("case.killed"))
-        if code < 0:
-            name = signal.Signals(-code).name
-            return WorkerFailure(
-                f"the worker crashed with {name}", self._tail(), found=fact("case.crashed", signal=name)
-            )
-        said = f"the worker ended by itself with exit code {code}"
-        return WorkerFailure(said, self._tail(), found=fact("case.exited", exit_code=code))
+        return failure_of_end(code, self._tail())
 
     def _tail(self) -> str:
-        with contextlib.suppress(OSError), self._log_path.open("rb") as log:
-            log.seek(max(0, self._log_path.stat().st_size - _STDERR_TAIL_BYTES))
-            return log.read().decode(errors="replace").strip()
-        return ""
+        return last_words(self._log_path)
+
+
+def failure_of_end(code: int, detail: str) -> WorkerFailure:
+    """What is wrong where a process ended that should not have: `code` is its exit code or a signal's below zero."""
+    if code == -signal.SIGKILL:
+        said = "the worker was killed (signal 9); out of memory is the usual reason, see `dmesg`"
+        return WorkerFailure(said, detail, found=fact("case.killed"))
+    if code < 0:
+        name = signal.Signals(-code).name
+        return WorkerFailure(f"the worker crashed with {name}", detail, found=fact("case.crashed", signal=name))
+    said = f"the worker ended by itself with exit code {code}"
+    return WorkerFailure(said, detail, found=fact("case.exited", exit_code=code))
+
+
+def last_words(log: Path) -> str:
+    """The end of what a process printed; empty where nothing can be read."""
+    with contextlib.suppress(OSError), log.open("rb") as printed:
+        printed.seek(max(0, log.stat().st_size - _STDERR_TAIL_BYTES))
+        return printed.read().decode(errors="replace").strip()
+    return ""
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
-    """What a process and its children have started and not yet orphaned; nothing where it is gone."""
+    """What a process and its children have started and not yet orphaned; nothing where it is gone, or 0."""
+    if pid == 0:
+        return []
     with contextlib.suppress(psutil.Error):
         return list(psutil.Process(pid).children(recursive=True))
     return []
@@ -214,7 +230,7 @@ class Starter(Protocol):
     """Starts workers; the seam between measuring and processes."""
 
     def start(self, arm: Arm, block: BlockPlan, settings: MeasureSettings | None) -> Worker:
-        """A fresh worker of an arm that measures by the settings; with None it calibrates."""
+        """A fresh worker of an arm that measures by the settings; with None it calibrates or profiles."""
 
     def start_control(self) -> Worker:
         """The control workload, which lives as long as the run."""
@@ -228,64 +244,3 @@ class WorkerContext:
     settings: MeasureSettings  # Samples, budget, timeouts, seed
     cpus: tuple[int, ...]  # Affinity mask of the workers
     should_stop: Callable[[], bool] = lambda: False  # True once the user wants the run to end
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessStarter:
-    """Starts real, pinned processes."""
-
-    arms: dict[Arm, ResolvedArm]  # The arms that can be started
-    environments: dict[Arm, dict[str, str]]  # Their padded environments
-    cpus: tuple[int, ...]  # Affinity mask
-    memory_node: int | None  # NUMA node that memory is bound to
-    folder: Path  # The run's folder, absolute
-    control_bundle: str  # Bundle that the control workload is started from
-    sockets: Sockets  # The cores of the mask, which the ranks of a case share out among them
-
-    def start(self, arm: Arm, block: BlockPlan, settings: MeasureSettings | None) -> Worker:
-        """A fresh process of an arm with the block's hash seed."""
-        resolved = self.arms[arm]
-        code = "a" if arm is Arm.BASELINE else "b"  # equally long: the command line shifts the stack too
-        label = self._calibration_label(code) if settings is None else f"{block.index:04d}"
-        loops: tuple[str, ...] = ("--calibrate-loops", "--min-time", str(CALIBRATION_MIN_TIME_S), "-w", "1", "-n", "1")
-        if settings is not None:
-            loops = ("-l", "1", "-w", str(settings.warmups), "-n", str(settings.samples))
-        raw, mask = self.folder / "raw" / f"{label}-{code}.json", ",".join(map(str, self.cpus))
-        program = (resolved.interpreter, str(Path(resolved.bundle) / START_SCRIPT), "perfguard.worker")
-        return WorkerProcess(
-            (*program, "--worker", "-q", *loops, "--affinity", mask, "-o", str(raw)),
-            environment={**self.environments[arm], **self._variables(block)},
-            directory=resolved.tree or str(self.folder),
-            cpus=self.cpus,
-            memory_node=self.memory_node,
-            log=self.folder / "logs" / f"{label}-{code}.log",
-            writable=self._writable(resolved),
-        )
-
-    def _variables(self, block: BlockPlan) -> dict[str, str]:
-        return {"PYTHONHASHSEED": str(block.hash_seed), SOCKETS_VARIABLE: json.dumps(self.sockets)}
-
-    def _writable(self, arm: ResolvedArm) -> tuple[str, ...] | None:
-        """The arm's own folders, and those that pyperf and the profiler write to; the verdict is in neither."""
-        if arm.writable is None:
-            return None
-        folders = [self.folder / name for name in _OUTPUT]
-        for folder in folders:
-            folder.mkdir(exist_ok=True)  # rights are given to folders that exist
-        return (*arm.writable, *map(str, folders))
-
-    def _calibration_label(self, code: str) -> str:
-        """A name that no worker of this run has taken: a run may calibrate twice, and a worker may have crashed."""
-        labels = (f"calibrate{number}" for number in itertools.count(1))
-        return next(label for label in labels if not (self.folder / "logs" / f"{label}-{code}.log").exists())
-
-    def start_control(self) -> Worker:
-        """The control workload in perfguard's own interpreter, on the same CPUs."""
-        return WorkerProcess(
-            (sys.executable, str(Path(self.control_bundle) / START_SCRIPT), "perfguard.worker.control"),
-            environment={"PYTHONPATH": self.control_bundle, "PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"},
-            directory=str(self.folder),
-            cpus=self.cpus[:1],
-            memory_node=self.memory_node,
-            log=self.folder / "logs" / "control.log",
-        )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard.errors import MeasurementError
+from perfguard.records.changed_lines import ChangedLines
 from perfguard.records.facts import Fact, fact
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
@@ -65,6 +66,7 @@ class Profiling(WorkerContext):
     most_steps: int  # Traced steps of each case in each process where they are short
     where: bool  # Whether the step with marks of lines is taken
     progress: Callable[[Fact], None]  # Gets one line for each case and process
+    changed: Mapping[Arm, ChangedLines] = field(default_factory=dict)  # What the change touches of each arm's tree
     most_processes: int = 0  # Processes of each arm, if larger, where the first ones do not settle a case
     is_settled: Callable[[Sequence[ProfiledProcess], Sequence[ProfiledProcess]], bool] = lambda *_: True
     """Whether the processes of the baseline and those of the candidate say enough of a case."""
@@ -122,7 +124,8 @@ def _one_process(process: int, of: int, cases: Sequence[Case], profiling: Profil
             worker = ArmWorker(arm, profiling.starter.start(arm, block, None), profiling.settings)
             closing.callback(worker.close)
             name, is_first = f"the {arm.value} worker", arm not in found.ready
-            ready = worker.hello_profiler(name, cpus=profiling.cpus, collect_software=is_first)
+            changed = profiling.changed.get(arm)
+            ready = worker.hello_profiler(name, cpus=profiling.cpus, collect_software=is_first, changed=changed)
             found.ready.setdefault(arm, ready)
             workers[arm] = worker
         for index in block.case_order:

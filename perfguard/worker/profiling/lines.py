@@ -4,6 +4,9 @@ torch.profiler names the line at which a function begins. Here a trace function 
 functions, and of no others, and records an event of no length whenever another line comes to be the innermost one:
 `perfguard::line:train.py:88`. What the profiler records up to the next mark of the thread was run by that line.
 
+Where the changed lines of a tree are given, the innermost of them that is running comes first: it led to what runs
+below it, in whatever file that is.
+
 A mark lies beside the ops: neither the dispatcher nor a compiler sees it, so a step executes the same with marks as
 without. Code that a compiler made has lines that nobody wrote; what it runs belongs to the line that called it.
 """
@@ -15,7 +18,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -44,7 +47,9 @@ class LineMarks(AbstractContextManager[None]):
     Where a debugger or a coverage tool follows the thread already, it is left in peace, and there are no marks.
     """
 
-    def __init__(self, *, most: int = MOST_MARKS) -> None:
+    def __init__(self, *, most: int = MOST_MARKS, changed: Mapping[str, Sequence[Sequence[int]]] | None = None) -> None:
+        """`changed` has first and last lines by absolute path."""
+        self._changed = changed or {}
         self._annotate = annotation_type()
         self._files = UserFiles()
         self._marks: dict[str, AbstractContextManager[Any]] = {}
@@ -58,7 +63,7 @@ class LineMarks(AbstractContextManager[None]):
             return
         _hide_from_compiler(
             *(self._enter, self._follow, self._mark_innermost, self._mark_line, self._mark, self._is_followed),
-            self._file,
+            *(self._file, self._innermost_changed),
             *self._files.functions,
         )
         around = sys._getframe(1)  # noqa: SLF001 - there is no other way to it
@@ -112,9 +117,20 @@ class LineMarks(AbstractContextManager[None]):
             self._mark_line(frame)
 
     def _mark_line(self, frame: FrameType) -> None:
+        frame = self._innermost_changed(frame) or frame
         line = frame.f_lineno
         if line is not None:  # there is none where the interpreter only tidies up
             self._mark(f"{self._file(frame)}:{line}")
+
+    def _innermost_changed(self, frame: FrameType | None) -> FrameType | None:
+        """The innermost frame, from this one outward, that runs a changed line."""
+        while self._changed and frame is not None:
+            line = frame.f_lineno or 0
+            for first, last in self._changed.get(frame.f_code.co_filename, ()):
+                if first <= line <= last and self._is_followed(frame):
+                    return frame
+            frame = frame.f_back
+        return None
 
     def _mark(self, line: str) -> None:
         if line == self._latest or not self._left:

@@ -59,7 +59,9 @@ class ForeignProfilerError(RuntimeError):
 class StepProfiler:
     """Looks at one step at a time, from its start to its finish, which need not be in one function."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Mapping[str, Sequence[Sequence[int]]] | None = None) -> None:
+        """`changed` are first and last lines that a change touches, by path in the working directory."""
+        self._changed = {os.path.abspath(path): lines for path, lines in (changed or {}).items()}  # noqa: PTH100
         self._hooks = ModuleHooks()
         self._logs = LibraryLogs()
         self._step: _OpenStep | None = None
@@ -122,7 +124,7 @@ class StepProfiler:
                     warm()  # the profiler's start is cold work, too; what it records of this is in no step's window
                 opening.enter_context(annotation_type()(STEP_WINDOW))
             if kind is StepKind.WHERE:
-                opening.enter_context(LineMarks())
+                opening.enter_context(LineMarks(changed=self._changed))
             closing = opening.pop_all()
         self._step = _OpenStep(kind, trace, closing, profiled, logs, compiled, _other_clocks(), _WALL())
 

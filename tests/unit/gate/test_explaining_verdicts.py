@@ -75,7 +75,7 @@ class FakeStarter:
 
     @property
     def arms(self):
-        return {arm: SimpleNamespace(spec=parse_arm("git:HEAD")) for arm in Arm}
+        return {arm: SimpleNamespace(spec=parse_arm("git:HEAD"), tree=None) for arm in Arm}
 
     def start(self, arm, block, settings):
         self.started.append((arm, block.data_seed))

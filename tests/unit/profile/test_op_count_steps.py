@@ -57,7 +57,7 @@ def test_every_op_of_a_step_is_counted_at_its_place(tmp_path, one_step):
         ("backward", "MSELoss", "aten::mse_loss_backward"),
         ("backward", "Net.conv", "aten::convolution_backward"),
         ("backward", "Net.conv", "aten::detach"),
-        ("optimizer", "", "aten::linalg_vector_norm"),
+        ("backward", "", "aten::linalg_vector_norm"),
         ("optimizer", "Adam", "aten::_fused_adam_"),
     }
     assert {row.kind for row in rows(step)} == {OpCountKind.OP}

@@ -19,10 +19,10 @@ PYTHON_PLACES = {
     (StepPhase.FORWARD, "Net.conv"): 4,
     (StepPhase.LOSS, ""): 5,
     (StepPhase.LOSS, "MSELoss"): 0,
-    (StepPhase.BACKWARD, ""): 2,
+    (StepPhase.BACKWARD, ""): 6,
     (StepPhase.BACKWARD, "MSELoss"): 0,
     (StepPhase.BACKWARD, "Net.conv"): 0,
-    (StepPhase.OPTIMIZER, ""): 9,
+    (StepPhase.OPTIMIZER, ""): 5,
     (StepPhase.OPTIMIZER, "Adam"): 11,
 }
 """Microseconds of `training_step` that lie in no op."""

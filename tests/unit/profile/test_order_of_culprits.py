@@ -48,11 +48,11 @@ def order(*ops, **steps):
     [
         (3, 3, ["exact", "calls", "times"]),
         (5, 3, ["times", "exact", "calls"]),
-        (5, 0.75, ["times", "calls", "exact"]),
-        (3, 0.75, ["calls", "times", "exact"]),
-        (3, 1, ["exact", "calls", "times"]),
+        (5, 1.75, ["times", "calls", "exact"]),
+        (3, 1.75, ["calls", "times", "exact"]),
+        (3, 2, ["exact", "calls", "times"]),
     ],
-    ids=["less by times", "more by times", "exact but next to nothing", "both are less", "a twentieth"],
+    ids=["less by times", "more by times", "exact but next to nothing", "both are less", "a tenth"],
 )
 def test_before_a_change_that_may_be_all_of_it_comes_what_costs_more_than_its_estimate_or_is_exact(
     times, exact, expected
@@ -124,13 +124,13 @@ def test_of_single_traces_what_is_certain_has_a_share_where_it_is_half_of_the_di
         (SLOWER, [python("there", 9.75, 8)], []),
         (FASTER, [python("there", -12, 8)], [("there", 0.6)]),
         (IN_DOUBT, [python("there", 12, 8)], []),
-        (SLOWER, [python("there", 12, 8), timed("op", 0.75)], [("there", 0.6), ("op", 0.0375)]),
-        (SLOWER, [python("there", 12, 8), timed("op", 1)], [("op", 0.05)]),
+        (SLOWER, [python("there", 12, 8), timed("op", 1.5)], [("there", 0.6), ("op", 0.075)]),
+        (SLOWER, [python("there", 12, 8), timed("op", 2)], [("op", 0.1)]),
         (SLOWER, [python("there", 12, 8), python("op", 0), called("op", 0.75)], [("there", 0.6), ("op", 0.0375)]),
         (SLOWER, [python("there", 12, 8), python("here", 0.75, phase=BACKWARD)], [("here", 0.0375)]),
     ],
     ids=[
-        *("half", "less than half", "faster", "in doubt", "beside next to nothing", "beside a twentieth"),
+        *("half", "less than half", "faster", "in doubt", "beside next to nothing", "beside a tenth"),
         *("beside an op with its own", "a place that differs by itself"),
     ],
 )

@@ -17,6 +17,7 @@ from perfguard.records.bisection import (
 )
 from perfguard.records.facts import recorded_text
 from perfguard.report.terminal.bisection import finding_of, render_bisection, render_bisection_markdown
+from tests.example_attribution import attribution_of
 from tests.printed_text import printed
 
 
@@ -104,6 +105,15 @@ def test_steps_come_in_order_with_what_was_seen_and_the_commit_comes_last(found)
     assert f"    commit   {found.culprit.id}" in ending
     assert "    date     2026-01-02T03:04:05+01:00" in ending
     assert ending[-1] == "    note     half of it is missing"
+
+
+def test_the_commit_comes_with_the_op_and_the_line_that_cause_it(found):
+    cause = attribution_of("step.bert[batch=4]").culprits[0].fact
+    cause = replace(cause, subject=replace(cause.subject, place="train/gpt.py:22"))
+    told = text_of(replace(found, effects=(replace(found.effects[0], cause=cause),))).splitlines()
+    behind = next(i for i, line in enumerate(told) if line.startswith("    effect")) + 1
+    assert told[behind].startswith("    cause    ")
+    assert told[behind].endswith("(train/gpt.py:22)")
 
 
 def test_a_skipped_commit_tells_what_is_unclear_and_on_an_unstable_host_only_that():

@@ -12,6 +12,7 @@ from perfguard.records.plan import Injection, MeasureSettings
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
 from perfguard.runner.blocks.calibrate import ArmReport, BlockCost, block_cost, budget_shortage, fit_samples, plan_cases
+from perfguard.runner.blocks.measure import BLOCKS_OF_A_HASH_SEED
 
 CASES = tuple(Case(benchmark=name, target=f"bench:{name}") for name in ("x", "y"))
 
@@ -103,14 +104,14 @@ def test_fewer_samples_than_were_asked_for_are_the_least():
 
 
 def test_a_block_takes_its_processes_instances_and_samples():
-    """Two processes of 1.5 s; of each arm two instances of 10 ms that are called three times before a sample."""
+    """Of two arms: a fork of 0.1 s, imports of 1 s for some blocks, two instances of 10 ms with three calls each."""
     reports = (arm_report(x=0.01), arm_report(x=0.03))
     plans = plan_cases(CASES[:1], reports, settings=MeasureSettings(samples=2), injections=(), emit=lambda event: None)
     assert plans[0].instances == 2
     cost = block_cost(plans, reports)
     loops = plans[0].inner_loops
     assert cost.sample_s == pytest.approx(loops * 0.04)
-    assert cost.fixed_s == pytest.approx(3.0 + 2 * (0.01 + 0.03) + 2 * (0.01 + 0.09))
+    assert cost.fixed_s == pytest.approx(0.2 + 2.0 / BLOCKS_OF_A_HASH_SEED + 2 * (0.01 + 0.03) + 2 * (0.01 + 0.09))
     assert cost.block_s(MeasureSettings(samples=2, warmups=1)) == pytest.approx(cost.fixed_s + 3 * loops * 0.04)
 
 

@@ -224,8 +224,8 @@ def test_an_interruption_ends_it_between_cases(tmp_path):
 def test_arms_of_a_process_share_seeds_and_processes_do_not(tmp_path):
     starter = FakeStarter()
     profile(tmp_path, starter)
-    hashes = [block.hash_seed for block in starter.blocks]
-    assert hashes[0] == hashes[1] != hashes[2] == hashes[3]
+    seeds = [(block.hash_seed, block.data_seed) for block in starter.blocks]
+    assert seeds[0] == seeds[1] != seeds[2] == seeds[3]
 
 
 def test_folders_of_cases_are_told_apart_and_fit_any_file_system(tmp_path):

@@ -100,6 +100,30 @@ def test_an_op_belongs_to_the_line_that_runs_not_to_where_its_function_begins(ru
     """) == {"first": "train.py:2", "again": "train.py:4", "inner": "train.py:6", "both": "train.py:11"}
 
 
+def test_a_changed_line_comes_before_the_lines_that_it_leads_to(load, seen, tmp_path):
+    source = """
+        def step():
+            op("before")
+            helped(
+                3)
+            op("behind")
+
+        def helped(times):
+            for _ in range(times): op("helper")
+    """
+    step = load(source)["step"]
+    with LineMarks(changed={str(tmp_path / "train.py"): [[3, 4]]}):
+        step()
+    assert seen.lines == {"before": "train.py:2", "helper": "train.py:3", "behind": "train.py:5"}
+
+
+def test_of_changed_lines_the_innermost_one_is_named(load, seen, tmp_path):
+    step = load("def step():\n    helped()\n\ndef helped():\n    op('one')\n    op('two')\n")["step"]
+    with LineMarks(changed={str(tmp_path / "train.py"): [[2, 2], [6, 6]]}):
+        step()
+    assert seen.lines == {"one": "train.py:2", "two": "train.py:6"}
+
+
 def test_behind_a_call_the_line_of_the_caller_goes_on(run, load):
     other = load("def helped(value):\n    return op('helper')\n", name="layers.py")
     assert run("def step():\n    [helped(1), op('after')]\n    return op('end')\n", helped=other["helped"]) == {

@@ -13,6 +13,7 @@ from perfguard.records.bisection import Answer, BisectionOutcome
 from perfguard.records.facts import fact
 from perfguard.runner.arms.git import CommitRange
 from tests.bisected_histories import SORT, SUM, outcome_of
+from tests.example_attribution import attribution_of
 from tests.found_facts import codes_of
 
 
@@ -35,6 +36,18 @@ class TestNaming:
         assert found.culprit.id == commits[2]
         assert gate.asked == [commits[2], commits[1]]
         assert math.expm1(found.effects[0].log_ratio) == pytest.approx(0.08)
+
+    def test_the_cause_that_the_commits_gate_named_is_kept_with_it(self, repository, wanted, gate):
+        commits = repository.history("0", "0", "8", "8")
+        blamed = attribution_of(SUM.id)
+
+        def run_gate(*given):
+            return replace(gate(*given), attributions=(blamed,))
+
+        for _ in range(2):  # the second time all answers are known
+            found = bisect(wanted, CommitRange(good=commits[0]), run_gate=run_gate)
+            assert [effect.cause for effect in found.effects] == [blamed.culprits[0].fact]
+        assert found.gates == 0
 
     def test_of_several_culprits_the_first_is_named_and_the_rest_is_said(self, repository, wanted, gate):
         commits = repository.history("0", "0", "3", "3", "3", "3", "8")

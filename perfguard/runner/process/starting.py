@@ -1,0 +1,118 @@
+"""Starts the workers of arms: real, pinned processes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfguard.records.plan import BlockPlan, MeasureSettings, ResolvedArm
+from perfguard.records.protocol import CONTROL_VARIABLE
+from perfguard.records.ranks import SOCKETS_VARIABLE, Sockets
+from perfguard.records.run import Arm
+from perfguard.runner.process.forking import ForkServer
+from perfguard.runner.process.launching import START_SCRIPT, launched
+from perfguard.runner.process.worker_process import Channels, Process, Worker, WorkerProcess
+
+CALIBRATION_MIN_TIME_S = 0.02  # pyperf doubles its loops until one value takes this long
+_OUTPUT = ("raw", "profiles")  # Folders of a run that workers write to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStarter:
+    """Starts real, pinned processes."""
+
+    arms: dict[Arm, ResolvedArm]  # The arms that can be started
+    environments: dict[Arm, dict[str, str]]  # Their padded environments
+    cpus: tuple[int, ...]  # Affinity mask
+    memory_node: int | None  # NUMA node that memory is bound to
+    folder: Path  # The run's folder, absolute
+    control_bundle: str  # Bundle that the control workload is started from
+    sockets: Sockets  # The cores of the mask, which the ranks of a case share out among them
+    preloads: tuple[str, ...] = ()  # Modules that are imported once for many workers
+    servers: dict[tuple[Arm, int], ForkServer] = field(default_factory=dict, init=False)
+    """By arm and hash seed."""
+
+    def start(self, arm: Arm, block: BlockPlan, settings: MeasureSettings | None) -> Worker:
+        """A worker of an arm, forked from a process with the block's hash seed."""
+        code = _code(arm)
+        label = self._unused("calibrate", code) if settings is None else f"{block.index:04d}"
+        loops: tuple[str, ...] = ("--calibrate-loops", "--min-time", str(CALIBRATION_MIN_TIME_S), "-w", "1", "-n", "1")
+        if settings is not None:
+            loops = ("-l", "1", "-w", str(settings.warmups), "-n", str(settings.samples))
+        raw, mask = self.folder / "raw" / f"{label}-{code}.json", ",".join(map(str, self.cpus))
+        arguments = ("--worker", "-q", *loops, "--affinity", mask, "-o", str(raw))
+
+        def begin(channels: Channels, timeout_s: float) -> Process:
+            return self._server(arm, block).fork(arguments, channels, timeout_s=timeout_s)
+
+        return WorkerProcess(begin, log=self.folder / "logs" / f"{label}-{code}.log")
+
+    def close(self) -> None:
+        """End all servers; the next worker needs new ones."""
+        while self.servers:
+            self.servers.popitem()[1].close()
+
+    def _server(self, arm: Arm, block: BlockPlan) -> ForkServer:
+        """The arm's server with the block's hash seed. A new one starts together with those of the other arms."""
+        wanted = {(role, block.hash_seed): role for role in self.arms}
+        for key in [key for key, server in self.servers.items() if key not in wanted or not server.is_alive()]:
+            self.servers.pop(key).close()
+        if (arm, block.hash_seed) not in self.servers:
+            self.servers.update(
+                {key: self._started(role, block) for key, role in wanted.items() if key not in self.servers}
+            )
+        return self.servers[arm, block.hash_seed]
+
+    def _started(self, arm: Arm, block: BlockPlan) -> ForkServer:
+        resolved, code = self.arms[arm], _code(arm)
+        program = (resolved.interpreter, str(Path(resolved.bundle) / START_SCRIPT), "perfguard.worker")
+        variables = {"PYTHONHASHSEED": str(block.hash_seed), SOCKETS_VARIABLE: json.dumps(self.sockets)}
+        return ForkServer(
+            launched(program, cpus=self.cpus, memory_node=self.memory_node, writable=self._writable(resolved)),
+            environment={**self.environments[arm], **variables},
+            directory=resolved.tree or str(self.folder),
+            preloads=self.preloads,
+            log=self.folder / "logs" / f"{self._unused('server', code)}-{code}.log",
+        )
+
+    def _writable(self, arm: ResolvedArm) -> tuple[str, ...] | None:
+        """The arm's own folders, and those that pyperf and the profiler write to; the verdict is in neither."""
+        if arm.writable is None:
+            return None
+        folders = [self.folder / name for name in _OUTPUT]
+        for folder in folders:
+            folder.mkdir(exist_ok=True)  # rights are given to folders that exist
+        return (*arm.writable, *map(str, folders))
+
+    def _unused(self, name: str, code: str) -> str:
+        """A name with a number that no log of this run has: a run may calibrate twice, and workers may crash."""
+        labels = (f"{name}{number}" for number in itertools.count(1))
+        return next(label for label in labels if not (self.folder / "logs" / f"{label}-{code}.log").exists())
+
+    def start_control(self) -> Worker:
+        """The control workload in perfguard's own interpreter, on the same CPUs."""
+        program = (sys.executable, str(Path(self.control_bundle) / START_SCRIPT), "perfguard.worker.control")
+        variables = {"PYTHONPATH": self.control_bundle, "PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"}
+
+        def begin(channels: Channels, _: float) -> Process:
+            return subprocess.Popen(
+                launched(program, cpus=self.cpus[:1], memory_node=self.memory_node),
+                env={**variables, CONTROL_VARIABLE: f"{channels.commands},{channels.replies}"},
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=channels.log,
+                stderr=channels.log,
+                pass_fds=(channels.commands, channels.replies),
+                start_new_session=True,  # a Ctrl-C at the terminal is the parent's to handle
+            )
+
+        return WorkerProcess(begin, log=self.folder / "logs" / "control.log")
+
+
+def _code(arm: Arm) -> str:
+    """An arm's name in those of files: equally long, since the command line shifts the stack too."""
+    return "a" if arm is Arm.BASELINE else "b"
