@@ -61,7 +61,10 @@ def count_cases(cases: Sequence[Case], place: Path) -> Counted:
         should_stop=lambda: False,
         progress=lambda _: None,
     )
-    found = profile_cases(cases, profiling)
+    try:
+        found = profile_cases(cases, profiling)
+    finally:
+        starter.close()
     isa_class = isa_of(probe())
     reached = [case for case in cases if (case.id, Arm.CANDIDATE) in found.processes]
     return Counted(

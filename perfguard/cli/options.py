@@ -143,6 +143,7 @@ class Counts(click.ParamType[tuple[int, ...]]):
 
 scaling_options = together(
     _SELECTING,
+    _BUDGET,
     cpus_option,
     click.option(
         "--threads",

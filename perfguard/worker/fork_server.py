@@ -12,6 +12,7 @@ import ctypes
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -40,7 +41,7 @@ class _Descriptors(NamedTuple):
 
 
 def main() -> None:
-    """Import, then fork a worker for each request until the parent is gone. One worker lives at a time."""
+    """Import, then fork a worker for each request until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what to do about Ctrl-C
     requests = socket.socket(fileno=int(os.environ.pop(SERVER_VARIABLE)))
     requests.set_inheritable(False)
@@ -48,28 +49,78 @@ def main() -> None:
     for name in filter(None, os.environ.pop(PRELOAD_VARIABLE, "").split(",")):
         with contextlib.suppress(Exception):  # the worker imports it again and says what is wrong
             importlib.import_module(name)
-    import_s = time.monotonic() - started
-    libc, own = ctypes.CDLL(None), _children()
-    while True:
-        request, descriptors, _, _ = socket.recv_fds(requests, MAX_LINE_BYTES, _DESCRIPTORS)
-        _end_orphans(own)  # the last worker, too, whose process id was in use until now
-        if not request:
-            return
-        given = _Descriptors(*descriptors)
+    _Server(requests, import_s=time.monotonic() - started).serve()
+
+
+class _Server:
+    def __init__(self, requests: socket.socket, *, import_s: float) -> None:
+        self._requests = requests
+        self._import_s = import_s
+        self._libc = ctypes.CDLL(None)
+        self._own = _children()  # What an import has started
+        self._living: dict[int, int] = {}  # Status descriptors by process id
+        self._ended: set[int] = set()  # Process ids that stay in use until the parent asks for more
+        self._woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake)
+        self._wake = wake
+
+    def serve(self) -> None:
+        """Fork on request, and say of each worker how it ended."""
+        while True:
+            ready, _, _ = select.select([self._requests.fileno(), self._woken], [], [])
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+            self._report_ended()
+            if self._requests.fileno() in ready:
+                request, descriptors, _, _ = socket.recv_fds(self._requests, MAX_LINE_BYTES, _DESCRIPTORS)
+                if not request:
+                    return
+                self._end_orphans()
+                self._fork(json.loads(request)["arguments"], _Descriptors(*descriptors))
+
+    def _fork(self, arguments: list[str], given: _Descriptors) -> None:
         server = os.getpid()
         sys.stdout.flush()  # what is buffered would be written by both
         pid = os.fork()
         if pid == 0:
-            requests.close()
-            _become_worker(libc, server, json.loads(request)["arguments"], given, import_s)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._requests.close()
+            for descriptor in (self._woken, self._wake, *self._living.values()):
+                os.close(descriptor)
+            _become_worker(self._libc, server, arguments, given, self._import_s)
         for descriptor in given[:-1]:
             os.close(descriptor)
-        with contextlib.suppress(BrokenPipeError):
-            os.write(given.status, b"%d\n" % pid)
-            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-            code = 0 if ended is None else ended.si_status
-            os.write(given.status, b"%d\n" % (code if ended is None or ended.si_code == os.CLD_EXITED else -code))
-        os.close(given.status)
+        self._living[pid] = given.status
+        _write_line(given.status, pid)
+
+    def _report_ended(self) -> None:
+        for pid, status in list(self._living.items()):
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            if ended is not None:
+                _write_line(status, ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status)
+                os.close(status)
+                del self._living[pid]
+                self._ended.add(pid)
+
+    def _end_orphans(self) -> None:
+        """Kill what workers that have ended have left behind, and collect it and them."""
+        for pid in self._ended:
+            os.waitpid(pid, 0)
+        self._ended.clear()
+        while orphans := _children() - self._own - self._living.keys():
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+
+def _write_line(descriptor: int, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        os.write(descriptor, b"%d\n" % number)
 
 
 def _become_worker(
@@ -108,16 +159,3 @@ def _children() -> frozenset[int]:
     with contextlib.suppress(OSError):
         return frozenset(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
     return frozenset()
-
-
-def _end_orphans(own: frozenset[int]) -> None:
-    """Kill what the last worker has left behind, and collect it."""
-    while orphans := _children() - own:
-        for pid in orphans:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
-    with contextlib.suppress(ChildProcessError):  # where the kernel does not list children
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass

@@ -286,7 +286,7 @@ def test_ops_of_a_script_know_the_line_that_ran_them(start, script, tmp_path):
         ("backward", "aten::threshold_backward"): "train.py:15",
         ("backward", "aten::convolution_backward"): "train.py:13",
         ("optimizer", "aten::zero_"): "train.py:26",
-        ("optimizer", "aten::linalg_vector_norm"): "train.py:29",
+        ("backward", "aten::linalg_vector_norm"): "train.py:29",
         ("optimizer", "aten::add_"): "train.py:30",
     }
     assert {place: found[place] for place in expected} == {place: {line} for place, line in expected.items()}

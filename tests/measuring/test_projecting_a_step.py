@@ -22,7 +22,9 @@ BERT = {"layers": 1, "hidden": 64, "sequence": 32, "batch": 4, "dtype": "fp32", 
 @pytest.fixture
 def starter(tmp_path):
     pytest.importorskip("torch")
-    return starter_in(tmp_path, SETTINGS)
+    made = starter_in(tmp_path, SETTINGS)
+    yield made
+    made.close()
 
 
 def test_most_of_a_step_is_replayed_and_its_seconds_add_up(starter, tmp_path):

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from perfguard.gate.rules.compare import compare_paired
+from perfguard.gate.rules.policy import decide_cases
+from perfguard.gate.rules.rulings import report_modes
+from perfguard.records.run import BlockConditions, CaseSamples, PairedData
+from perfguard.records.spec import Case
+from perfguard.records.verdict import Outcome, Policy
 from perfguard.stats.modes import find_modes
 
 SD = 0.01
+CASE = Case(benchmark="x", target="m:f")
 
 
 def drawn(rng, kind, shape):
@@ -75,3 +84,39 @@ def test_a_mix_that_changed_is_seen_and_its_shares_are_right():
             errors.append(np.mean(modes.candidate_slow) - truth[1].mean())
     assert changed >= stats.binom.ppf(1e-4, trials, 0.9)
     assert abs(float(np.mean(errors))) < 0.05
+
+
+def test_modes_take_back_no_flag_of_a_real_shift():
+    """A slow mode of 3 % in a quarter of the processes, noise of 0.25 %, and all of the candidate 2 % slower."""
+    rng = np.random.default_rng(25)
+    flagged = taken_back = seen = 0
+    for _ in range(300):
+        log_ratios, levels, _ = blocks_of(rng, "normal", 24, slow=(0.25, 0.25), separation=12 * SD)
+        data = as_samples(0.25 * log_ratios + 0.02, 0.25 * levels)
+        (verdict,) = decide_cases(compare_paired(data, [CASE], Policy()), Policy())
+        if verdict.outcome is Outcome.REGRESSED:
+            flagged += 1
+            (after,) = report_modes([verdict], data, Policy())
+            seen += after.modes is not None
+            taken_back += after.outcome is not Outcome.REGRESSED
+    assert flagged > 200
+    assert seen > 0.8 * flagged
+    assert taken_back == 0
+
+
+def as_samples(log_ratios, levels):
+    """Blocks with one sample of each arm."""
+    samples = tuple(
+        CaseSamples(
+            case_id=CASE.id,
+            block=block,
+            baseline_s=(1e-3 * math.exp(level - ratio / 2),),
+            candidate_s=(1e-3 * math.exp(level + ratio / 2),),
+        )
+        for block, (ratio, level) in enumerate(zip(log_ratios, levels, strict=True))
+    )
+    conditions = tuple(
+        BlockConditions(block=block, duration_s=1, steal_ratio=0, involuntary_switches=0, control_s=(1e-3,))
+        for block in range(len(samples))
+    )
+    return PairedData(case_ids=(CASE.id,), samples=samples, conditions=conditions)

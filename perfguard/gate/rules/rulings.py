@@ -27,7 +27,7 @@ from perfguard.gate.rules.policy import effect_values, is_equivalent
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.run import Arm, CaseChecks, CaseIntrusion, CaseSamples, PairedData, Round
-from perfguard.records.verdict import Design, ModeReport, Outcome, Policy, SignalFinding, Verdict
+from perfguard.records.verdict import Comparison, Design, ModeReport, Outcome, Policy, SignalFinding, Verdict
 from perfguard.stats.modes import Modes, find_modes
 from perfguard.stats.p_values import p_slower
 from perfguard.stats.paired import block_effect, estimate_paired, positive_times, trimmed_mean
@@ -205,7 +205,7 @@ def report_modes(
 ) -> tuple[Verdict, ...]:
     """Attach a report where a case's blocks fall into a fast and a slow mode.
 
-    Where no shift is left within the modes, a regression or improvement is a matter of their mix: it stays where the
+    Where no shift beyond the margin is left within the modes, a regression or improvement is a matter of their mix: it stays where the
     mix itself changed significantly, and is `inconclusive` otherwise.
     The verdicts rest on the blocks of the data but for the voided ones; `unchanged` within the modes means the same as
     for the whole case.
@@ -229,7 +229,9 @@ def _reported(verdict: Verdict, entries: Sequence[CaseSamples], policy: Policy) 
     except MeasurementError:  # a value that is no time; the comparison itself says so
         return verdict
     modes = find_modes(log_ratios, levels)
-    return verdict if modes is None else _explained(verdict, _report(modes, log_ratios, policy))
+    if modes is None:
+        return verdict
+    return _explained(verdict, _report(modes, log_ratios, verdict.comparison, policy))
 
 
 def _level(values_s: Sequence[float]) -> float:
@@ -237,9 +239,11 @@ def _level(values_s: Sequence[float]) -> float:
     return trimmed_mean(np.log(positive_times(values_s)))[0]
 
 
-def _report(modes: Modes, log_ratios: Sequence[float], policy: Policy) -> ModeReport:
+def _report(modes: Modes, log_ratios: Sequence[float], comparison: Comparison, policy: Policy) -> ModeReport:
     same = [ratio for ratio, is_same in zip(log_ratios, modes.same, strict=True) if is_same]
     within = estimate_paired(same, policy.interval_level)
+    limit = math.log1p(comparison.margin_ratio)
+    is_shift = within.interval.lower > limit or within.interval.upper < -limit
     blocks = len(modes.baseline_slow)
     p_mix = modes.p_mix()
     return ModeReport(
@@ -248,7 +252,7 @@ def _report(modes: Modes, log_ratios: Sequence[float], policy: Policy) -> ModeRe
         candidate_slow_share=sum(modes.candidate_slow) / blocks,
         p_mix=p_mix,
         mix_changed=p_mix <= MIX_LEVEL,
-        explains_effect=is_equivalent(within.interval, policy),
+        explains_effect=is_equivalent(within.interval, policy) and not is_shift,
         within_log_ratio=within.log_ratio,
         within=within.interval,
     )

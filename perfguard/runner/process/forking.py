@@ -21,7 +21,7 @@ _EXIT_GRACE_S = 5.0
 
 
 class ForkServer:
-    """A process that forks workers, one at a time.
+    """A process that forks workers.
 
     `command` starts it; `preloads` are the modules that it imports first.
     """
@@ -55,7 +55,7 @@ class ForkServer:
                 raise MeasurementError(f"{command[0]} cannot be started: {error}") from error
 
     def fork(self, arguments: Sequence[str], channels: Channels, *, timeout_s: float) -> ForkedProcess:
-        """A new worker with these arguments of a pyperf worker; the one before must have ended.
+        """A new worker with these arguments of a pyperf worker.
 
         Raises:
             WorkerFailure: The server died, or gave no answer in time and was killed.

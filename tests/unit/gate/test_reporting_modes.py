@@ -121,6 +121,16 @@ def test_a_shift_within_the_modes_stays_what_it_is():
     assert (after.outcome, after.reasons) == (before.outcome, before.reasons)
 
 
+@pytest.mark.parametrize(("shift", "is_luck"), [(0.0, True), (0.003, True), (0.014, False), (-0.014, False)])
+def test_a_shift_beyond_the_margin_is_not_explained_away_although_it_is_small(shift, is_luck):
+    """All of its interval lies within 2 %, which is `unchanged` elsewhere."""
+    candidate = [1, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0]
+    _, after = reported(data_of(RARELY, candidate, shift=shift, noise=0.002), outcome=Outcome.REGRESSED)
+    assert abs(after.modes.within_log_ratio - shift) < 0.003
+    assert after.modes.within.upper < 0.02
+    assert (after.outcome is Outcome.INCONCLUSIVE) is is_luck
+
+
 def test_an_open_case_is_told_why_it_is_noisy():
     before, after = reported(data_of(RARELY, [*RARELY[::-1][:18], 0, 1]), outcome=Outcome.INCONCLUSIVE)
     assert after.outcome is Outcome.INCONCLUSIVE
