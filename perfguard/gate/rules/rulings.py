@@ -205,8 +205,8 @@ def report_modes(
 ) -> tuple[Verdict, ...]:
     """Attach a report where a case's blocks fall into a fast and a slow mode.
 
-    Where no shift beyond the margin is left within the modes, a regression or improvement is a matter of their mix: it stays where the
-    mix itself changed significantly, and is `inconclusive` otherwise.
+    Where no shift beyond the margin is left within the modes, a regression or improvement is a matter of their mix: it
+    stays where the mix itself changed significantly, and is `inconclusive` otherwise.
     The verdicts rest on the blocks of the data but for the voided ones; `unchanged` within the modes means the same as
     for the whole case.
     """
