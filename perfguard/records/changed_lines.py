@@ -21,6 +21,7 @@ class ChangedLines:
     """What a change touches of an arm's Python files, statement by statement, in the order of paths and lines."""
 
     statements: tuple[ChangedStatement, ...] = ()
+    is_complete: bool = False  # Whether nothing else changed that a step could depend on
 
     def place_of(self, source: str) -> str | None:
         """A line, given as `train.py:88` from any folder that its file may be imported from, from the tree's.
@@ -28,19 +29,19 @@ class ChangedLines:
         None where it is none of them.
         """
         path, _, line = source.rpartition(":")
-        for each in self.statements if line.isdigit() else ():
-            if each.first <= int(line) <= each.last and f"/{each.path}".endswith(f"/{path}"):
-                return f"{each.path}:{line}"
-        return None
+        inside = [each.path for each in self.statements if line.isdigit() and each.first <= int(line) <= each.last]
+        known = [path] if path in inside else [each for each in inside if each.endswith(f"/{path}")]
+        return f"{known[0]}:{line}" if known else None
 
     def only_line(self, words: Iterable[str] = ()) -> str | None:
         """The line of the one statement that has one of the words, or else of the one that was changed at all.
 
-        None where there are several: then nothing says which of them acts on the step from outside it.
+        None where there are several, or other files changed as well: then nothing says which change acts on the step
+        from outside it.
         """
         words = tuple(words)
         telling = [each for each in self.statements if any(word in each.text for word in words)]
-        for found in (telling, self.statements):
+        for found in (telling, self.statements if self.is_complete else ()):
             if len(found) == 1:
                 return f"{found[0].path}:{found[0].first}"
         return None
@@ -48,8 +49,8 @@ class ChangedLines:
     def by_path(self) -> Mapping[str, list[list[int]]]:
         """First and last line of each statement, by file."""
         found: dict[str, list[list[int]]] = {}
-        for each in self.statements:
-            found.setdefault(each.path, []).append([each.first, each.last])
+        for path, first, last in dict.fromkeys((each.path, each.first, each.last) for each in self.statements):
+            found.setdefault(path, []).append([first, last])
         return found
 
 

@@ -86,6 +86,7 @@ class Comparison:
     p_outside: float | None = None  # p of H0 `the effect is not inside +- equivalence_ratio`; None without an estimate
     p_unclean: float | None = None  # p of H0 `the effect is not inside +- clean_ratio`; None without analyses
     block_s: float | None = None  # Wall seconds of the latest block that measured this case, all cases and start-up
+    inflation: float = 1.0  # How many times wider the interval is because neighbouring blocks are alike
     analyses: int = 1  # Times that the growing data was looked at; the p-values are valid after all of them
     design: Design = Design.PAIRED  # Paired blocks, or rounds against a stored baseline
     blocks_voided: int = 0  # Blocks left out by the arm-blind rule

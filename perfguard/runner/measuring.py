@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from perfguard.benchmarks.catalog import BENCHMARKS
 from perfguard.benchmarks.options import require_parameters, require_settings
@@ -29,6 +30,7 @@ from perfguard.runner.arms.attestation import (
     differ_in_texts_only,
     have_same_sources,
 )
+from perfguard.runner.arms.compiler_settings import sets_compiler_variables
 from perfguard.runner.arms.environment import enlarge, mismatched_threads, pad_to_equal_size
 from perfguard.runner.arms.resolve import ArmSettings, require_different_interpreters, resolve_arm
 from perfguard.runner.blocks.calibrate import (
@@ -45,10 +47,10 @@ from perfguard.runner.blocks.measure import Measuring, measure_blocks, plan_bloc
 from perfguard.runner.process.launching import build_bundle
 from perfguard.runner.process.starting import ProcessStarter
 from perfguard.runner.scaling import require_room
-from perfguard.runner.session import Session
+from perfguard.runner.session import Request, Session
 
 _BOTH = (Arm.BASELINE, Arm.CANDIDATE)
-_PRELOADS = ("torch", "torch._dynamo")  # Making an optimizer imports the second, which takes as long as the first
+_COMPILER = "torch._dynamo"  # Making an optimizer imports it, which takes as long as torch
 _CONTROL = "control"  # Its bundle, beside the arms' folders
 
 
@@ -112,10 +114,19 @@ def start_arms(
         folder=session.folder.path.absolute(),
         control_bundle=str(control),
         sockets=sockets,
-        preloads=_PRELOADS if session.request.script or needs_torch(session.request.cases) else (),
+        preloads=_preloads(session.request, arms),
     )
     session.closing.callback(starter.close)
     return starter, arms
+
+
+def _preloads(request: Request, arms: Mapping[Arm, ResolvedArm]) -> tuple[str, ...]:
+    """What a fork server imports: the same in both arms, and nothing whose settings the arms' code still changes."""
+    if not (request.script or needs_torch(request.cases)):
+        return ()
+    roots = [root for arm in arms.values() for root in arm.code_roots]
+    scripts = [str(Path(request.script).parent)] if request.script else []
+    return ("torch",) if sets_compiler_variables([*roots, *scripts]) else ("torch", _COMPILER)
 
 
 def _is_vouched_for(session: Session, arms: Mapping[Arm, ResolvedArm]) -> bool:

@@ -1,7 +1,8 @@
 """Forks workers from a process that has imported torch, so that a block need not wait for the import again.
 
-The server imports what its environment names, then forks one worker for each request of the parent. It runs no code
-under test: benchmarks are imported by the workers alone.
+The server imports what its environment names, then forks one worker for each request of the parent. Benchmarks are
+imported by the workers alone; of an arm's code the server runs only what Python itself starts with it, such as a
+`sitecustomize`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -46,16 +49,28 @@ def main() -> None:
     requests = socket.socket(fileno=int(os.environ.pop(SERVER_VARIABLE)))
     requests.set_inheritable(False)
     started = time.monotonic()
-    for name in filter(None, os.environ.pop(PRELOAD_VARIABLE, "").split(",")):
-        with contextlib.suppress(Exception):  # the worker imports it again and says what is wrong
+    problem = _import_all(filter(None, os.environ.pop(PRELOAD_VARIABLE, "").split(",")))
+    _Server(requests, _Imported(time.monotonic() - started, problem)).serve()
+
+
+class _Imported(NamedTuple):
+    seconds: float
+    problem: Exception | None  # Why the imports ended early
+
+
+def _import_all(names: Iterable[str]) -> Exception | None:
+    try:
+        for name in names:
             importlib.import_module(name)
-    _Server(requests, import_s=time.monotonic() - started).serve()
+    except Exception as error:  # noqa: BLE001 - the worker says what is wrong
+        return error
+    return None
 
 
 class _Server:
-    def __init__(self, requests: socket.socket, *, import_s: float) -> None:
+    def __init__(self, requests: socket.socket, imported: _Imported) -> None:
         self._requests = requests
-        self._import_s = import_s
+        self._imported = imported
         self._libc = ctypes.CDLL(None)
         self._own = _children()  # What an import has started
         self._living: dict[int, int] = {}  # Status descriptors by process id
@@ -90,7 +105,7 @@ class _Server:
             self._requests.close()
             for descriptor in (self._woken, self._wake, *self._living.values()):
                 os.close(descriptor)
-            _become_worker(self._libc, server, arguments, given, self._import_s)
+            _become_worker(self._libc, server, arguments, given, self._imported)
         for descriptor in given[:-1]:
             os.close(descriptor)
         self._living[pid] = given.status
@@ -124,7 +139,7 @@ def _write_line(descriptor: int, number: int) -> None:
 
 
 def _become_worker(
-    libc: ctypes.CDLL, server: int, arguments: list[str], given: _Descriptors, import_s: float
+    libc: ctypes.CDLL, server: int, arguments: list[str], given: _Descriptors, imported: _Imported
 ) -> NoReturn:
     """Serve the parent, and end without taking the interpreter apart, which takes half a second with torch."""
     code = 1
@@ -141,16 +156,20 @@ def _become_worker(
         sys.argv[1:] = arguments
         if "numpy.random" in sys.modules:  # Python's own generator is seeded anew at a fork, NumPy's is not
             sys.modules["numpy.random"].seed()
-        WorkerState(Control(given.commands, given.replies), Meters(), import_s=import_s).serve()
+        control = Control(given.commands, given.replies)
+        WorkerState(control, Meters(), import_s=imported.seconds, import_problem=imported.problem).serve()
         code = 0
     except BaseException:  # noqa: BLE001 - whatever it is belongs into the log
         traceback.print_exc()
     finally:
         with contextlib.suppress(BaseException):
+            threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - what `os._exit` leaves out
+        with contextlib.suppress(BaseException):
             atexit._run_exitfuncs()  # noqa: SLF001 - what `os._exit` leaves out
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
+        libc.fflush(None)  # what native code has printed
         os._exit(code)
 
 

@@ -29,11 +29,17 @@ _DETAIL_CHARACTERS = 4000
 class WorkerState:
     """State of one worker process: the job, the prepared cases, pyperf's runner."""
 
-    def __init__(self, control: Control, meters: Meters, *, import_s: float = 0.0) -> None:
-        """`meters` were opened before anything could start a thread; `import_s` went into imports before the fork."""
+    def __init__(
+        self, control: Control, meters: Meters, *, import_s: float = 0.0, import_problem: Exception | None = None
+    ) -> None:
+        """`meters` were opened before anything could start a thread.
+
+        Imports before the fork took `import_s` seconds, and ended with `import_problem` where they failed.
+        """
         self._control = control
         self._meters = meters
         self._import_s = import_s
+        self._import_problem = import_problem
         self._job: Message = {}
         self._cases: dict[str, PreparedCase] = {}
 
@@ -65,6 +71,8 @@ class WorkerState:
         if command["protocol"] != PROTOCOL_VERSION:
             raise RuntimeError(f"the worker speaks protocol {PROTOCOL_VERSION}, not {command['protocol']}")
         self._job = command["job"]
+        if self._import_problem is not None and self._job.get("import_torch", True):
+            raise self._import_problem  # a second attempt often fails differently
         before = sorted(os.sched_getaffinity(0))
         started = time.monotonic()
         stack_facts = import_stack(self._job)

@@ -170,7 +170,8 @@ def _with_longer_budget(request: Request, result: RunResult) -> Request | None:
     """The same with the budget that an inconclusive gate needs, at most twice its own; None where that is no help."""
     if result.gate is None or result.exit_code == ExitCode.INTERRUPTED:
         return None
-    enough_s = longer_budget(result.gate, budget_s=request.budget_s)
+    max_blocks = request.loaded.config.max_blocks
+    enough_s = longer_budget(result.gate, budget_s=request.budget_s, max_blocks=max_blocks)
     if enough_s is None or enough_s > _MOST_BUDGET * request.budget_s:
         return None
     said = fact("gate.second_try", severity=Severity.NOTABLE, budget_s=enough_s, first_s=request.budget_s)

@@ -46,7 +46,8 @@ def finish(
     if ratio is not None and ratio > _MUCH_WAITING:  # the host is at fault, and a larger budget does not help
         cpus = format_cpu_list(session.selection.cpus)
         session.note(fact("host.waited_for_cpu", severity=Severity.NOTABLE, waited_share=ratio, cpus=cpus))
-    if gate is not None and (enough_s := longer_budget(gate, budget_s=session.request.budget_s)) is not None:
+    budget_s, max_blocks = session.request.budget_s, session.settings.max_blocks
+    if gate is not None and (enough_s := longer_budget(gate, budget_s=budget_s, max_blocks=max_blocks)) is not None:
         session.note(fact("gate.longer_budget", severity=Severity.NOTABLE, enough_s=enough_s))
     if error_rate is not None:
         session.note(error_rate)

@@ -20,6 +20,7 @@ from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.run import Arm, CaseFailed, CaseSamples, PairedData, Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Comparison, Design, Outcome, Policy, Verdict
+from perfguard.stats.dependence import inflation_of, widened
 from perfguard.stats.p_values import p_faster, p_outside, p_slower
 from perfguard.stats.paired import block_effect, estimate_paired
 from perfguard.stats.power import ANALYSES
@@ -131,13 +132,16 @@ def _compare_blocks(case: Case, entries: Sequence[CaseSamples], voiding: Voiding
     usable = [samples for samples, effect in zip(kept, effects, strict=True) if not math.isnan(effect.log_ratio)]
     if not usable:
         return lacking(Outcome.FAILED, fact("case.no_common_block" if blocks else "case.no_block"))
-    estimate = estimate_paired(
-        [effect.log_ratio for effect in effects], policy.interval_level, [effect.variance for effect in effects]
+    log_ratios = [effect.log_ratio for effect in effects]
+    inflation = inflation_of(log_ratios)
+    estimate = widened(
+        estimate_paired(log_ratios, policy.interval_level, [effect.variance for effect in effects]), inflation
     )
     margin_ratio = policy.margin_of(case.id)
     return replace(
         lacking(),
         estimate=estimate,
+        inflation=inflation,
         p_regressed=p_slower(estimate, margin_ratio),
         p_improved=p_faster(estimate, margin_ratio),
         baseline_median_s=median(median(baseline_s) for baseline_s, _ in usable),

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import math
 
+from perfguard.records.facts import Fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome
 
 _STEP_S = 30.0
 
 
-def longer_budget(gate: GateResult, *, budget_s: float) -> float | None:
-    """Seconds in which every open case gets the blocks that it lacks; None where that is unknown.
+def longer_budget(gate: GateResult, *, budget_s: float, max_blocks: int) -> float | None:
+    """Seconds in which every open case gets the blocks that it lacks; None where that is unknown, or no budget does it.
 
     The open cases share their blocks, so the neediest decides. `budget_s` is the budget that was too short.
     """
     if gate.outcome is not GateOutcome.INCONCLUSIVE:
         return None
     open_cases = [v for v in gate.verdicts if v.gating is Gating.GATING and v.outcome is Outcome.INCONCLUSIVE]
-    more_s = [next((found.values.get("more_s") for found in case.reasons), None) for case in open_cases]
-    known_s = [float(seconds) for seconds in more_s if isinstance(seconds, int | float)]
-    if not known_s or len(known_s) < len(open_cases):
+    needed = [blocks for case in open_cases for found in case.reasons if (blocks := _number(found, "needed_blocks"))]
+    if needed and max(needed) > max_blocks:
         return None
-    return math.ceil((budget_s + max(known_s)) / _STEP_S) * _STEP_S
+    known_s = [next(filter(None, (_number(found, "more_s") for found in case.reasons)), None) for case in open_cases]
+    more_s = [seconds for seconds in known_s if seconds is not None]
+    if not more_s or len(more_s) < len(open_cases):
+        return None
+    return math.ceil((budget_s + max(more_s)) / _STEP_S) * _STEP_S
+
+
+def _number(found: Fact, name: str) -> float | None:
+    value = found.values.get(name)
+    return float(value) if isinstance(value, int | float) else None

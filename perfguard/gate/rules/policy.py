@@ -147,6 +147,9 @@ def _verdict(comparison: Comparison, adjusted: tuple[float, float] | None, famil
         few = fact("verdict.too_few_blocks", _sample(comparison.design, estimate), needed=least, more_s=more_s)
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, reasons=(few,), mde_ratio=math.inf)
     outcome, mde_ratio, reasons = _decided(comparison, estimate, adjusted, family, policy)
+    if comparison.inflation > 1:
+        wider = fact("verdict.blocks_alike", severity=Severity.NOTABLE, wider_ratio=comparison.inflation - 1)
+        reasons = (*reasons, wider)
     verdict = replace(
         verdict, outcome=outcome, reasons=reasons, p_adjusted=adjusted[0] if adjusted else None, mde_ratio=mde_ratio
     )
@@ -195,7 +198,7 @@ def _decided(
         return Outcome.INCONCLUSIVE, mde_ratio, (undecided,)
     needed: int | None = None
     if comparison.design is Design.PAIRED:
-        needed = blocks_needed(target, estimate.block_sd, alpha=test_alpha, margin_ratio=margin)
+        needed = blocks_needed(target, estimate.block_sd * comparison.inflation, alpha=test_alpha, margin_ratio=margin)
         needed = needed if needed is not None and needed > estimate.blocks else None
     more_s = None if needed is None else _more_s(comparison, needed - estimate.blocks)
     values = {"mde_ratio": mde_ratio, "target_ratio": target, "needed_blocks": needed, "more_s": more_s}

@@ -53,7 +53,9 @@ def _line(diff: OpDiff, cause: Cause, changed: ChangedLines) -> str | None:
     """A changed line that led to one of the ops, or that must have done so before the step; else the first op's."""
     origin = _origin(diff, cause.columns) if cause.kind in _TENSOR_CODES else []
     sources = [source for column in (*origin, *cause.columns) if (source := diff.ops.sources[column])]
-    inside = next(filter(None, map(changed.place_of, sources)), None)
+    # Lines of ops that only the baseline has are the baseline's.
+    there = [column for column in (*origin, *cause.columns) if diff.ops.candidate_calls[column] > 0]
+    inside = next(filter(None, (changed.place_of(diff.ops.sources[column] or "") for column in there)), None)
     if inside is None:
         words = _OPTIMIZER_WORDS | {cause.lost, cause.gained} if cause.kind is CauseKind.OPTIMIZER else ()
         inside = changed.only_line(filter(None, words))

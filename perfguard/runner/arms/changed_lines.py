@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,11 +13,13 @@ from pathlib import Path
 from perfguard.errors import ArmError
 from perfguard.records.changed_lines import ChangedLines, ChangedStatement
 from perfguard.records.plan import ResolvedArm
-from perfguard.runner.arms.git import line_changes, top_level
+from perfguard.runner.arms.attestation import only_texts
+from perfguard.runner.arms.git import changed_names, line_changes, top_level
 
-_FILE = re.compile(r"(---|\+\+\+) (?:[ab]/(.*)|/dev/null)")
+_FILE = re.compile(r"(---|\+\+\+) (?:[ab]/(.*?)|/dev/null)\t?")
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _MOST_BYTES = 4 << 20
+_MOST_HUNKS = 2000  # A change that touches more places says little by any of them
 
 _Hunk = tuple[int, int, str]  # First line, number of lines, text
 
@@ -30,9 +33,17 @@ def changed_lines(baseline: ResolvedArm, candidate: ResolvedArm, project: Path) 
     is_committed = candidate.spec.revision is not None
     with contextlib.suppress(ArmError):
         directory = project if is_committed else Path(candidate.tree)
-        text = line_changes(directory, trees[0], trees[1] if is_committed else None)
+        newer = trees[1] if is_committed else None
+        text = line_changes(directory, trees[0], newer)
+        others = [name for name in changed_names(directory, trees[0], newer) if not name.endswith(".py")]
+        is_complete = only_texts(others)
         before, after = _hunks(text)
-        return _statements(Path(baseline.tree), before), _statements(Path(candidate.tree), after)
+        if sum(map(len, after.values())) > _MOST_HUNKS:
+            return nothing, nothing
+        return (
+            _statements(Path(baseline.tree), before, is_complete=is_complete),
+            _statements(Path(candidate.tree), after, is_complete=is_complete),
+        )
     return nothing, nothing
 
 
@@ -53,12 +64,12 @@ def _hunks(text: str) -> tuple[Mapping[str, list[_Hunk]], Mapping[str, list[_Hun
         for said in lines:
             said.clear()
 
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if hunk := _HUNK.match(line):
             close()
             numbers = [int(number) if number else 1 for number in hunk.groups()]
             place += [(numbers[0], numbers[1]), (numbers[2], numbers[3])]
-        elif place and line[:1] in "-+" and sum(map(len, lines)) < sum(count for _, count in place):
+        elif place and line.startswith(("-", "+")) and sum(map(len, lines)) < sum(count for _, count in place):
             lines["-+".index(line[0])].append(line[1:])
         elif file := _FILE.fullmatch(line):
             close()
@@ -70,19 +81,19 @@ def _hunks(text: str) -> tuple[Mapping[str, list[_Hunk]], Mapping[str, list[_Hun
     return sides[0], sides[1]
 
 
-def _statements(tree: Path, hunks: Mapping[str, Sequence[_Hunk]]) -> ChangedLines:
-    return ChangedLines(
-        statements=tuple(each for path in sorted(hunks) for each in _of_file(tree / path, path, hunks[path]))
-    )
+def _statements(tree: Path, hunks: Mapping[str, Sequence[_Hunk]], *, is_complete: bool) -> ChangedLines:
+    found = (each for path in sorted(hunks) for each in _of_file(tree / path, path, hunks[path]))
+    return ChangedLines(statements=tuple(found), is_complete=is_complete)
 
 
 def _of_file(file: Path, path: str, hunks: Sequence[_Hunk]) -> Iterator[ChangedStatement]:
     spans: Sequence[tuple[int, int]] = ()
-    with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError):
+    with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError, MemoryError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the arm's code
         if file.is_file() and file.stat().st_size <= _MOST_BYTES:
             spans = sorted(_spans(ast.parse(file.read_bytes())))
     for first, count, text in hunks:
-        if not count:
+        if not count and any(line.strip() and not line.strip().startswith("#") for line in text.split("\n")):
             yield ChangedStatement(path=path, first=first, last=first, text=text)
         for start, end in spans:
             if count and start < first + count and first <= end:

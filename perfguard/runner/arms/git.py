@@ -186,6 +186,18 @@ def line_changes(directory: Path, older: str, newer: str | None) -> str:
     return output.decode(errors="replace")
 
 
+def changed_names(directory: Path, older: str, newer: str | None) -> tuple[str, ...]:
+    """Files that differ between two trees or, without the newer one, from what lies in the folder, new ones included.
+
+    Raises:
+        ArmError: git fails.
+    """
+    names = run_git(directory, *NAMES_OF_CHANGES, older, *([] if newer is None else [newer]))
+    if newer is None:
+        names += run_git(directory, "ls-files", "--others", "--exclude-standard", "-z")
+    return tuple(name.decode(errors="surrogateescape") for name in names.split(b"\0") if name)
+
+
 def has_ignored_code(directory: Path) -> bool:
     """Whether a directory holds code that git ignores, such as a compiled extension; environments are not meant."""
     listed = run_git(directory, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")

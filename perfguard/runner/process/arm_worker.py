@@ -103,7 +103,7 @@ class ArmWorker:
             mask = ready[f"affinity_{when}"]
             if tuple(mask) != self._cpus:
                 raise WorkerFailure(
-                    f"the worker may run on CPUs {mask} instead of {sorted(cpus)} {when} importing torch; an "
+                    f"the worker may run on CPUs {mask} instead of {sorted(cpus)} {when} its imports; an "
                     "OMP_PROC_BIND, GOMP_CPU_AFFINITY or KMP_AFFINITY of this arm moves the mask"
                 )
         return ready

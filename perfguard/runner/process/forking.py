@@ -9,8 +9,11 @@ import select
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import psutil
 
 from perfguard.errors import MeasurementError
 from perfguard.records.facts import fact
@@ -18,6 +21,7 @@ from perfguard.records.protocol import PRELOAD_VARIABLE, SERVER_VARIABLE
 from perfguard.runner.process.worker_process import Channels, WorkerFailure, failure_of_end, last_words
 
 _EXIT_GRACE_S = 5.0
+_LONGEST_LINE = 64  # Bytes of a number
 
 
 class ForkServer:
@@ -38,7 +42,8 @@ class ForkServer:
         self._log_path = log
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("ab") as output:
-            variables = {SERVER_VARIABLE: str(theirs.fileno()), PRELOAD_VARIABLE: ",".join(preloads)}
+            # As long in each arm: the environment shifts the stack.
+            variables = {SERVER_VARIABLE: f"{theirs.fileno():06d}", PRELOAD_VARIABLE: ",".join(preloads)}
             try:
                 self._process = subprocess.Popen(
                     command,
@@ -68,7 +73,7 @@ class ForkServer:
                 socket.send_fds(self._requests, [request], descriptors)
         finally:
             os.close(status_write)
-        process = ForkedProcess(status_read)
+        process = ForkedProcess(status_read, self)
         if process.begin(timeout_s):
             return process
         process.close()
@@ -82,11 +87,23 @@ class ForkServer:
             raise WorkerFailure(f"the worker gave no answer in {timeout_s:.0f} s and was killed", said, found=found)
         raise failure_of_end(code, said)
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def close(self) -> None:
-        """End the server, whatever state it is in."""
+        """End the server and all that it and its workers have started, whatever state it is in."""
         self._requests.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.poll() is None:
+            started = []
+            with contextlib.suppress(psutil.Error):
+                started = psutil.Process(self._process.pid).children(recursive=True)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            for process in started:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
         self._process.wait()
 
     def is_alive(self) -> bool:
@@ -95,10 +112,15 @@ class ForkServer:
 
 
 class ForkedProcess:
-    """A worker that a server forked, as `worker_process.Process` has it; it knows what the server says of it."""
+    """A worker that a server forked, as `worker_process.Process` has it; it knows what the server says of it.
 
-    def __init__(self, status: int) -> None:
+    Code of an arm runs in workers, and at start-up in servers, so what a server says is checked: a worker is a child
+    of its server.
+    """
+
+    def __init__(self, status: int, server: ForkServer) -> None:
         self._status = status
+        self._server = server
         self._said = b""
         self._code: int | None = None
         self.pid = 0  # Until it has begun
@@ -106,19 +128,35 @@ class ForkedProcess:
 
     def begin(self, timeout_s: float) -> bool:
         """Wait for the fork; False where it did not happen."""
-        line = self._next_line(timeout_s)
-        self.pid = int(line or 0)
-        return line is not None
+        pid = self._next_number(timeout_s)
+        if pid is None or pid <= 1:
+            return False
+        try:
+            if psutil.Process(pid).ppid() != self._server.pid:
+                return False
+        except psutil.Error:
+            return False
+        self.pid = pid
+        return True
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout_s: float) -> int:
         """How it ended: its exit code, or a signal's number below zero; SIGKILL's where the server died with it."""
         if self._code is None:
-            line = self._next_line(timeout)
-            if line is None and not self.has_ended:
-                raise subprocess.TimeoutExpired("worker", timeout or 0.0)
-            self._code = -signal.SIGKILL if line is None else int(line)
+            code = self._next_number(timeout_s)
+            if code is None and not self.has_ended:
+                raise subprocess.TimeoutExpired("worker", timeout_s)
+            self._code = -signal.SIGKILL if code is None else code
             self.close()
         return self._code
+
+    def kill(self) -> None:
+        """End it and its process group; where the server does not say that it ended, the server, too."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        try:
+            self.wait(_EXIT_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._server.close()
 
     def close(self) -> None:
         """Close what it has open."""
@@ -126,15 +164,21 @@ class ForkedProcess:
             os.close(self._status)
             self._status = -1
 
-    def _next_line(self, timeout_s: float | None) -> bytes | None:
-        """None where there is none in time, or will never be."""
+    def _next_number(self, timeout_s: float) -> int | None:
+        """The number in the next line; None where there is none in time, or will never be."""
+        until = time.monotonic() + timeout_s
         while b"\n" not in self._said:
-            if not select.select([self._status], [], [], timeout_s)[0]:
+            left_s = max(0.0, until - time.monotonic())
+            if not select.select([self._status], [], [], left_s)[0]:
                 return None
-            chunk = os.read(self._status, 100)
-            if not chunk:
+            chunk = os.read(self._status, _LONGEST_LINE)
+            if not chunk or len(self._said) > _LONGEST_LINE:
                 self.has_ended = True
                 return None
             self._said += chunk
         line, _, self._said = self._said.partition(b"\n")
-        return line
+        try:
+            return int(line)
+        except ValueError:
+            self.has_ended = True
+            return None

@@ -15,7 +15,7 @@ from perfguard.records.ranks import SOCKETS_VARIABLE, Sockets
 from perfguard.records.run import Arm
 from perfguard.runner.process.forking import ForkServer
 from perfguard.runner.process.launching import START_SCRIPT, launched
-from perfguard.runner.process.worker_process import Channels, Process, Worker, WorkerProcess
+from perfguard.runner.process.worker_process import Channels, ChildProcess, Process, Worker, WorkerProcess
 
 CALIBRATION_MIN_TIME_S = 0.02  # pyperf doubles its loops until one value takes this long
 _OUTPUT = ("raw", "profiles")  # Folders of a run that workers write to
@@ -99,7 +99,7 @@ class ProcessStarter:
         variables = {"PYTHONPATH": self.control_bundle, "PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"}
 
         def begin(channels: Channels, _: float) -> Process:
-            return subprocess.Popen(
+            child = subprocess.Popen(
                 launched(program, cpus=self.cpus[:1], memory_node=self.memory_node),
                 env={**variables, CONTROL_VARIABLE: f"{channels.commands},{channels.replies}"},
                 cwd=self.folder,
@@ -109,6 +109,7 @@ class ProcessStarter:
                 pass_fds=(channels.commands, channels.replies),
                 start_new_session=True,  # a Ctrl-C at the terminal is the parent's to handle
             )
+            return ChildProcess(child)
 
         return WorkerProcess(begin, log=self.folder / "logs" / "control.log")
 

@@ -64,18 +64,21 @@ class Channels(NamedTuple):
 
 
 class Process(Protocol):
-    """What a worker runs in, as `subprocess.Popen` has it."""
+    """What a worker runs in."""
 
     @property
     def pid(self) -> int:
         """Process id; the process leads a session of its own."""
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout_s: float) -> int:
         """How it ended: its exit code, or a signal's number below zero.
 
         Raises:
             subprocess.TimeoutExpired: It lives on.
         """
+
+    def kill(self) -> None:
+        """End it and its process group, and wait for that."""
 
 
 class WorkerProcess:
@@ -91,6 +94,7 @@ class WorkerProcess:
         self._buffer = b""
         self._owes_answer = False
         self._process: Process | None = None
+        self._unsent = b""  # What was said before it started: nobody empties the pipe until then
         self._died: tuple[int, ...] = ()  # A descriptor that becomes readable when the process ends, if there is one
         self._command_read, self._command_write = os.pipe()
         self._reply_read, self._reply_write = os.pipe()
@@ -107,6 +111,7 @@ class WorkerProcess:
             os.close(self._reply_write)
             with contextlib.suppress(AttributeError, OSError):
                 self._died = (os.pidfd_open(self._process.pid),)
+            self._write(self._unsent)
         return self._process
 
     @property
@@ -121,7 +126,11 @@ class WorkerProcess:
     def send(self, do: str, **fields: object) -> None:
         """Give one command; a worker that is gone shows at the next receive."""
         self._owes_answer = True
-        self._write({"do": do, **fields})
+        message = encode({"do": do, **fields})
+        if self._process is None:
+            self._unsent += message
+        else:
+            self._write(message)
 
     def receive(self, timeout_s: float) -> Message:
         """Wait for one reply."""
@@ -156,7 +165,8 @@ class WorkerProcess:
     def close(self) -> None:
         """Ask the worker to end, and kill it and everything it started where it does not; at once where it is busy."""
         process, started = self._process, _descendants(self.pid)
-        self._write({"do": "exit"})
+        if process is not None:
+            self._write(encode({"do": "exit"}))
         with contextlib.suppress(OSError):
             os.close(self._command_write)  # a worker whose sample still waits takes the first message as its end
         try:
@@ -171,16 +181,15 @@ class WorkerProcess:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
 
-    def _write(self, message: Message) -> None:
+    def _write(self, message: bytes) -> None:
         with contextlib.suppress(BrokenPipeError):
-            os.write(self._command_write, encode(message))
+            while message:
+                message = message[os.write(self._command_write, message) :]
 
     def _kill(self, process: Process, started: Sequence[psutil.Process] = ()) -> None:
         # Those that took a session of their own are in no group of the worker's any more.
         left = (*started, *_descendants(process.pid))
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
         for descendant in left:
             with contextlib.suppress(psutil.Error):
                 descendant.kill()
@@ -203,7 +212,7 @@ def failure_of_end(code: int, detail: str) -> WorkerFailure:
         said = "the worker was killed (signal 9); out of memory is the usual reason, see `dmesg`"
         return WorkerFailure(said, detail, found=fact("case.killed"))
     if code < 0:
-        name = signal.Signals(-code).name
+        name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
         return WorkerFailure(f"the worker crashed with {name}", detail, found=fact("case.crashed", signal=name))
     said = f"the worker ended by itself with exit code {code}"
     return WorkerFailure(said, detail, found=fact("case.exited", exit_code=code))
@@ -224,6 +233,24 @@ def _descendants(pid: int) -> list[psutil.Process]:
     with contextlib.suppress(psutil.Error):
         return list(psutil.Process(pid).children(recursive=True))
     return []
+
+
+class ChildProcess:
+    """A process that is a child of this one."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+        self.pid = child.pid
+
+    def wait(self, timeout_s: float) -> int:
+        """How it ended."""
+        return self._child.wait(timeout_s)
+
+    def kill(self) -> None:
+        """End it and its process group, and wait for that."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._child.wait()
 
 
 class Starter(Protocol):

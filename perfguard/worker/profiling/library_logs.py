@@ -12,7 +12,7 @@ from typing import Any
 from perfguard.worker.torch_env import redirected
 
 TIMESTAMP_VARIABLE = "ONEDNN_VERBOSE_TIMESTAMP"
-"""oneDNN reads it once, at its first message: it has to be set before torch is imported."""
+"""oneDNN reads it once, at its first message: it has to be set before a step runs."""
 
 
 class LibraryLogs:

@@ -48,8 +48,9 @@ class LineMarks(AbstractContextManager[None]):
     """
 
     def __init__(self, *, most: int = MOST_MARKS, changed: Mapping[str, Sequence[Sequence[int]]] | None = None) -> None:
-        """`changed` has first and last lines by absolute path."""
+        """`changed` has first and last lines by absolute path without links."""
         self._changed = changed or {}
+        self._ranges: dict[str, Sequence[Sequence[int]]] = {}  # The same by the name that code has of its file
         self._annotate = annotation_type()
         self._files = UserFiles()
         self._marks: dict[str, AbstractContextManager[Any]] = {}
@@ -63,7 +64,7 @@ class LineMarks(AbstractContextManager[None]):
             return
         _hide_from_compiler(
             *(self._enter, self._follow, self._mark_innermost, self._mark_line, self._mark, self._is_followed),
-            *(self._file, self._innermost_changed),
+            *(self._file, self._innermost_changed, self._ranges_of),
             *self._files.functions,
         )
         around = sys._getframe(1)  # noqa: SLF001 - there is no other way to it
@@ -126,11 +127,16 @@ class LineMarks(AbstractContextManager[None]):
         """The innermost frame, from this one outward, that runs a changed line."""
         while self._changed and frame is not None:
             line = frame.f_lineno or 0
-            for first, last in self._changed.get(frame.f_code.co_filename, ()):
+            for first, last in self._ranges_of(frame.f_code.co_filename):
                 if first <= line <= last and self._is_followed(frame):
                     return frame
             frame = frame.f_back
         return None
+
+    def _ranges_of(self, filename: str) -> Sequence[Sequence[int]]:
+        if filename not in self._ranges:
+            self._ranges[filename] = self._changed.get(os.path.realpath(filename), ())
+        return self._ranges[filename]
 
     def _mark(self, line: str) -> None:
         if line == self._latest or not self._left:

@@ -61,7 +61,7 @@ class StepProfiler:
 
     def __init__(self, changed: Mapping[str, Sequence[Sequence[int]]] | None = None) -> None:
         """`changed` are first and last lines that a change touches, by path in the working directory."""
-        self._changed = {os.path.abspath(path): lines for path, lines in (changed or {}).items()}  # noqa: PTH100
+        self._changed = {os.path.realpath(path): lines for path, lines in (changed or {}).items()}
         self._hooks = ModuleHooks()
         self._logs = LibraryLogs()
         self._step: _OpenStep | None = None

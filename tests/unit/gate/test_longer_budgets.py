@@ -26,7 +26,7 @@ def gate(*verdicts: Verdict, outcome=GateOutcome.INCONCLUSIVE) -> GateResult:
 
 def test_the_neediest_open_case_decides_and_half_minutes_are_full():
     found = gate(verdict("a", more_s=40.0), verdict("b", more_s=100.0), verdict("c", outcome=Outcome.UNCHANGED))
-    assert longer_budget(found, budget_s=165.0) == 270.0
+    assert longer_budget(found, budget_s=165.0, max_blocks=60) == 270.0
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,16 @@ def test_the_neediest_open_case_decides_and_half_minutes_are_full():
     ],
 )
 def test_nothing_is_offered_where_a_longer_budget_would_not_decide(open_gate):
-    assert longer_budget(open_gate, budget_s=165.0) is None
+    assert longer_budget(open_gate, budget_s=165.0, max_blocks=60) is None
+
+
+def test_more_blocks_than_a_run_may_have_are_not_offered():
+    reasons = (fact("verdict.too_noisy", more_s=40.0, needed_blocks=61),)
+    found = gate(replace(verdict("a"), reasons=reasons))
+    assert longer_budget(found, budget_s=165.0, max_blocks=60) is None
+    assert longer_budget(found, budget_s=165.0, max_blocks=61) == 210.0
 
 
 def test_an_advisory_case_asks_for_nothing():
     found = gate(verdict("a", more_s=10.0), verdict("b", more_s=1000.0, gating=Gating.ADVISORY))
-    assert longer_budget(found, budget_s=170.0) == 180.0
+    assert longer_budget(found, budget_s=170.0, max_blocks=60) == 180.0

@@ -32,6 +32,7 @@ GATE_FACTS = (
     fact("verdict.beyond_margin", EFFECT, margin_ratio=0.005, level_ratio=0.95, needed_level_ratio=0.992),
     fact("verdict.too_few_blocks", blocks=4, needed=5, more_s=90.0),
     fact("verdict.too_few_blocks", rounds=1, needed=2, more_s=None),
+    fact("verdict.blocks_alike", wider_ratio=0.42),
     fact("verdict.demoted", unit="block", block_sd_ratio=0.08, limit_ratio=0.05),
     fact("verdict.allowed_effect", EFFECT),
     fact("verdict.same_code"),

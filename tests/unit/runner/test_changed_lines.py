@@ -104,6 +104,7 @@ CHANGES = {
         [("src/model.py", 6, 6)],
         [("src/model.py", 6, 6)],
     ),
+    "a form feed is a line like others": (("def merge(", "\f\ndef merge("), [], []),
     "comments and docstrings are no statements": (('"""A model."""', '"""Another model."""  # new'), [], []),
 }
 
@@ -113,6 +114,16 @@ def test_a_change_touches(repository, tmp_path_factory, change, before, after):
     commit(repository, BEFORE.replace(*change))
     found = changed_lines(*arms(repository, tmp_path_factory), repository)
     assert tuple(map(spans, found)) == (before, after)
+
+
+def test_a_file_with_a_space_in_its_name_is_found(repository, tmp_path_factory):
+    (repository / "src" / "a b.py").write_text("x = 1\n")
+    commit(repository, BEFORE)
+    (repository / "src" / "a b.py").write_text("x = 2\n")
+    commit(repository, BEFORE)
+    assert [spans(side) for side in changed_lines(*arms(repository, tmp_path_factory), repository)] == [
+        [("src/a b.py", 1, 1)]
+    ] * 2
 
 
 def test_a_directory_counts_as_it_lies_there(repository, tmp_path_factory):
@@ -140,5 +151,17 @@ def test_outside_the_step_the_one_statement_with_the_word_acts_or_the_only_one()
     plain = ChangedStatement(path="a.py", first=3, last=3, text="x = 1")
     makes = ChangedStatement(path="b.py", first=5, last=8, text="Adam(net, fused=False)")
     assert ChangedLines(statements=(plain, makes)).only_line(("fused",)) == "b.py:5"
-    assert ChangedLines(statements=(plain, makes)).only_line() is None
-    assert ChangedLines(statements=(plain,)).only_line(("fused",)) == "a.py:3"
+    assert ChangedLines(statements=(plain, makes), is_complete=True).only_line() is None
+    assert ChangedLines(statements=(plain,), is_complete=True).only_line(("fused",)) == "a.py:3"
+    assert ChangedLines(statements=(plain,)).only_line(("fused",)) is None
+
+
+@pytest.mark.parametrize(("name", "is_complete"), [("notes.md", True), ("requirements.txt", False), ("op.cpp", False)])
+def test_beside_other_files_that_may_act_on_a_step_the_lines_are_not_all_of_the_change(
+    repository, tmp_path_factory, name, is_complete
+):
+    (repository / name).write_text("x")
+    commit(repository, BEFORE.replace("1e-3", "1e-4"))
+    assert [side.is_complete for side in changed_lines(*arms(repository, tmp_path_factory), repository)] == [
+        is_complete
+    ] * 2
