@@ -90,6 +90,8 @@ def attributed(folder: Path, fault: Fault, *, seed: int) -> tuple[Attribution, C
         found = run_profiles(session, starter, [case], BOTH, GATE_SIZE, changed=changed)
         if session.interrupts.asked:
             raise KeyboardInterrupt
+        if case.id in found.problems:
+            raise SystemExit(f"{fault.name}: {found.problems[case.id].reason}\n{found.problems[case.id].detail}")
         isa_class = isa_of(session.request.fingerprint)
         before, after = (findings_of(found, case, role, isa_class) for role in BOTH)
         counted = classify(before.joined.op_counts, after.joined.op_counts) if before.joined and after.joined else ()

@@ -158,8 +158,9 @@ FAULTS = (
         doc="a hook on every module that keeps a mean",
         file="network.py",
         before="    return model\n",
-        after="    for module in model.modules():\n"
-        "        module.register_forward_hook(lambda _module, _inputs, output: output.detach().abs().mean().item())\n"
+        after="    means = []\n"
+        "    for module in model.modules():\n"
+        "        module.register_forward_hook(lambda _module, _, out: means.append(out.detach().abs().mean().item()))\n"
         "    return model\n",
         ops=("abs", "mean", "item", "_local_scalar_dense"),
     ),
