@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -107,6 +108,34 @@ class Forgery:
 
 def test_a_genuine_package_keeps_all_rules(genuine):
     assert broken_rules(read_tree(genuine)) == ()
+
+
+@pytest.fixture
+def forger(genuine, tmp_path):
+    return Forgery(genuine, tmp_path)
+
+
+def test_a_score_that_was_edited_is_found(forger):
+    forger.edit(lambda manifest: manifest["cells"][0].update(score=manifest["cells"][0]["score"] / 2))
+    assert [found.code for found in broken_rules(read_tree(forger.root))] == ["check.claim"]
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"\x93NUMPY", bytes(range(256)) * 100])
+def test_time_stamps_that_are_rubbish_are_said_to_be(forger, content):
+    (forger.performance[0] / "perfguard_stamps.npz").write_bytes(content)
+    assert "check.unreadable" in {found.code for found in broken_rules(read_tree(forger.root))}
+
+
+@pytest.mark.parametrize("name", [SUMMARY, DETAIL, "perfguard_stamps.npz", "perfguard_first_answers.npy"])
+@pytest.mark.parametrize("kind", ["pipe", "link to a device"])
+def test_what_could_be_read_for_ever_is_not_read(forger, name, kind):
+    path = forger.performance[0] / name
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    assert {found.code for found in broken_rules(read_tree(forger.root))} & {"check.unreadable", "check.file_missing"}
 
 
 def changed(**values):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,7 +68,7 @@ def hetero_command() -> None:
     "--device", metavar="DEVICE", help="Device of replica groups: auto, cpu, cuda, or emulated:30 (30 times one CPU)."
 )
 @click.option("--listen", metavar="HOST:PORT", help="Address that workers on other hosts join; see `work`.")
-@click.option("--seed", type=int, metavar="N", help="Seed of the initial weights.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Seed of the initial weights.")
 @click.option(
     "--resume",
     is_flag=False,
@@ -126,8 +127,14 @@ def work(*, address: str, threads: int, wait: float) -> None:
     """
     from perfguard.runner.training import work_remotely
 
+    _require_finite("--wait", wait)
     name = work_remotely(shared.load({}, keys=()), address, threads=threads, timeout_s=wait)
     click.echo(f"{name}: the run has ended")
+
+
+def _require_finite(option: str, value: float | None) -> None:
+    if value is not None and not (math.isfinite(value) and value >= 0):
+        raise UsageError(f"{option} {value} must be a finite number, 0 or more")
 
 
 def _config(loaded: LoadedConfig, options: dict[str, Any]) -> tuple[TrainingConfig, Resumed | None]:
@@ -144,6 +151,7 @@ def _config(loaded: LoadedConfig, options: dict[str, Any]) -> tuple[TrainingConf
     else:
         config = load_preset(options["preset"]) if options["preset"] else load_file(options["config"])
     trained = resumed.epoch if resumed else 0
+    _require_finite("--target-loss", options["target_loss"])
     names = ("algorithm", "target_loss", "epochs", "time_s", "learning_rate", "seed")
     overrides = {name: options[name] for name in names} | {"data.examples": options["examples"]}
     config = with_overrides(config, overrides, "options")
@@ -190,8 +198,8 @@ def _resumed(loaded: LoadedConfig, name: str) -> tuple[TrainingConfig, Resumed]:
 @click.option(
     "--speed", type=click.FloatRange(min=1), metavar="X", help="Replicas X times as fast as a hogwild worker."
 )
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Hogwild workers.")
-@click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Epochs.")
+@click.option("--workers", type=click.IntRange(1, 10_000), metavar="N", help="Hogwild workers.")
+@click.option("--epochs", type=click.IntRange(1, 10_000), metavar="N", help="Epochs.")
 @shared.format_option
 def simulate(**options: Any) -> None:
     """Simulate the coordinator and a policy with workers of given speed; default: those that the latest RUN measured.
@@ -202,6 +210,7 @@ def simulate(**options: Any) -> None:
     from perfguard.cli.training import print_balances
     from perfguard.hetero.simulated import simulated
 
+    _require_finite("--speed", options["speed"])
     setup = _of_computer(options) if options["computer"] else _of_run(options)
     has_gpu = bool(options["computer"])
     balance = simulated(setup.config, setup.workers, setup.examples, setup.speeds, has_gpu=has_gpu)

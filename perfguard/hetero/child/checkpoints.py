@@ -49,4 +49,7 @@ def read_checkpoint(path: Path) -> tuple[Snapshot, dict[str, torch.Tensor]]:
         pickle.UnpicklingError,
         msgspec.ValidationError,
     ) as error:
-        raise StoreError(f"{path} is no checkpoint, or is damaged: {type(error).__name__}") from error
+        raise StoreError(
+            f"the {path.name} of that run is no checkpoint, or is damaged ({type(error).__name__}); go on from another "
+            "run: perfguard hetero train --resume RUN"
+        ) from error

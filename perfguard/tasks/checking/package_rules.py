@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +16,8 @@ import numpy.typing as npt
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.task_results import CellRun, TaskLoaded
 from perfguard.records.tasks import Mode, ModelPrecision, Scenario
-from perfguard.tasks.checking.tree import Logs, ResultTree
-from perfguard.tasks.judging import LEAST_SNR_DB
+from perfguard.tasks.checking.tree import Logs, ResultTree, is_plain
+from perfguard.tasks.judging import LEAST_SNR_DB, score_of
 from perfguard.tasks.loadgen_logs import FIRST_ANSWERS, OWN_STAMPS, answers_sha256
 from perfguard.tasks.packages import MANIFEST
 from perfguard.tasks.scores import LEAST_EQUAL_DB, confirms, early_stopping, percentile, snr_db
@@ -29,8 +31,11 @@ def stamps_agree_with_logs(tree: ResultTree) -> Iterator[Fact]:
             continue
         if run.scenario is not Scenario.SINGLE_STREAM:
             continue
-        with np.load(tree.root / logs.place / OWN_STAMPS) as stamps:
-            latencies = (stamps["ended_ns"] - stamps["begun_ns"]).tolist()
+        latencies = _own_latencies(tree.root / logs.place / OWN_STAMPS)
+        if latencies is None:
+            problem = f"{OWN_STAMPS} cannot be read"
+            yield fact("check.unreadable", severity=Severity.GRAVE, place=logs.place, problem=problem)
+            continue
         count = logs.number("result_query_count")
         if count is not None and count != len(latencies):
             yield fact(
@@ -48,6 +53,36 @@ def stamps_agree_with_logs(tree: ResultTree) -> Iterator[Fact]:
                     own_s=own_ns / 1e9,
                     loadgen_s=theirs_ns / 1e9,
                 )
+
+
+def _own_latencies(path: Path) -> list[int] | None:
+    """Nanoseconds of each query; None where they cannot be read."""
+    try:
+        if not is_plain(path):
+            return None
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stamps:
+            latencies: list[int] = (stamps["ended_ns"] - stamps["begun_ns"]).tolist()
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TypeError, AttributeError):
+        return None
+    return latencies
+
+
+def claims_follow_from_measurements(tree: ResultTree) -> Iterator[Fact]:
+    """The score of each cell is that of its measurements of speed."""
+    if tree.package is None or tree.package.plan.scenario is Scenario.TRAINING:
+        return
+    for cell in tree.package.cells:
+        runs = [run for run in tree.package.runs if run.cell.id == cell.cell.id and run.speed is not None]
+        score = score_of(tree.package.plan.scenario, [run.speed for run in runs if run.speed is not None])
+        if cell.score is not None and (score is None or abs(cell.score - score) > 1e-6 * score):
+            yield fact(
+                "check.claim",
+                severity=Severity.GRAVE,
+                place=runs[0].logs if runs else MANIFEST,
+                name="score",
+                claimed=cell.score,
+                logged=score if score is not None else 0.0,
+            )
 
 
 def claims_follow_from_logs(tree: ResultTree) -> Iterator[Fact]:
@@ -190,7 +225,7 @@ def files_are_unchanged(tree: ResultTree) -> Iterator[Fact]:
         return
     for name, wanted in sorted(tree.package.files.items()):
         path = tree.root / name
-        found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+        found = hashlib.sha256(path.read_bytes()).hexdigest() if is_plain(path) else None
         if found != wanted:
             yield fact(
                 "check.file_changed" if found else "check.file_missing",
@@ -218,9 +253,12 @@ def _runs(tree: ResultTree) -> tuple[CellRun, ...]:
 
 def _first_answers(tree: ResultTree, logs: Logs) -> npt.NDArray[np.float32] | None:
     """None where there are none that can be read."""
+    path = tree.root / logs.place / FIRST_ANSWERS
     try:
-        found: npt.NDArray[np.float32] = np.load(tree.root / logs.place / FIRST_ANSWERS, allow_pickle=False)
-    except (OSError, ValueError):
+        if not is_plain(path):
+            return None
+        found: npt.NDArray[np.float32] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
         return None
     return found
 

@@ -27,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     log_rules.every_example_has_one_answer,
     package_rules.stamps_agree_with_logs,
     package_rules.claims_follow_from_logs,
+    package_rules.claims_follow_from_measurements,
     package_rules.quality_reaches_its_target,
     package_rules.answers_are_those_that_were_judged,
     package_rules.speed_runs_answer_as_accuracy_runs,

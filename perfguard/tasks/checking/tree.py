@@ -154,7 +154,15 @@ def _read(root: Path, folder: Path, scenario: Path, mode: Mode, by_place: Mappin
     )
 
 
+def is_plain(path: Path) -> bool:
+    """Whether it is a file that ends: no link, pipe or device, which could be read for ever."""
+    return path.is_file() and not path.is_symlink()
+
+
 def _text(path: Path, problems: list[str]) -> str | None:
+    if not is_plain(path) and path.exists():
+        problems.append(f"{path.name} is no plain file")
+        return None
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
