@@ -217,7 +217,7 @@ def _subclasses(kind: Any) -> set[Any]:
 
 
 def _never_compiled(call: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A function that a compiler steps out for, without importing one into scripts that compile nothing."""
+    """A function that torch's compiler does not compile; the compiler is never imported for it."""
     disabled: Callable[[Any], None] | None = None
 
     def outside(argument: Any) -> None:

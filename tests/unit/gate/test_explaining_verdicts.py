@@ -116,7 +116,7 @@ def stored(isa_class=None, seed=7):
 
 
 def left_onednn(changes):
-    """Whether the products are told to run in no library."""
+    """Whether a change says that no library computes the matrix products any more."""
     return any(one.fact.code == "library.changed" and one.fact.values["gained"] == NO_LIBRARY for one in changes)
 
 
