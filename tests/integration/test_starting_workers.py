@@ -116,7 +116,9 @@ def test_a_block_whose_server_was_killed_has_a_new_one(rig):
 def test_a_worker_whose_server_is_killed_fails_as_one_that_was_killed(rig):
     made = rig("")
     with begun(made.starter, 0) as worker:
-        psutil.Process(worker.processes()[0]).parent().kill()
+        server = psutil.Process(worker.processes()[0]).parent()
+        server.kill()
+        server.wait(10)
         with pytest.raises(WorkerFailure) as failure:
             worker.prepare(plain_case("good"), seed=1, check=False)
     assert failure.value.found.code == "case.killed"
