@@ -273,11 +273,8 @@ def measure(
         answered=answered,
     )
     blocks = plan_blocks(len(plan.cases), seed=settings.seed, first=session.data.next_block)
-    try:
-        with aside(session.selection):
-            return measure_blocks(blocks, plan.cases, measuring)
-    finally:
-        starter.close()
+    with aside(session.selection):
+        return measure_blocks(blocks, plan.cases, measuring)
 
 
 @contextlib.contextmanager

@@ -203,18 +203,25 @@ def test_cases_with_ranks_are_timed_beside_a_case_without(tmp_path):
     assert finished == 1
 
 
+def is_living(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def test_a_rank_that_hangs_ends_its_case_with_a_reason(tmp_path):
     patient = replace(IMPATIENT, setup_timeout_s=60)  # torch is imported three times
     starter, case = starter_in(tmp_path, patient, cpus=CPUS), catalogue_case("step.bert", **TWO)
     with greeted(starter, ArmWorker, {"import_torch": True}, calibrate=False) as (worker, _):
         worker.prepare(case, seed=1, check=False)
         worker.open(case, inner_loops=1, spin_s=0.0)
-        ranks = [psutil.Process(pid) for pid in worker.processes()[1:]]
-        ranks[1].send_signal(signal.SIGSTOP)
+        rank_ids = worker.processes()[1:]
+        os.kill(rank_ids[1], signal.SIGSTOP)
         with pytest.raises(WorkerFailure) as failure:
             worker.sample(block=0, case_id=case.id)
         assert failure.value.found.code == "case.timed_out"
-    wait_for(lambda: not any(rank.is_running() for rank in ranks), seconds=30.0)
+    assert wait_for(lambda: not any(map(is_living, rank_ids)), seconds=30.0)
 
 
 def test_ranks_die_with_their_worker_and_no_profiler_looks_at_them(tmp_path):
@@ -228,4 +235,4 @@ def test_ranks_die_with_their_worker_and_no_profiler_looks_at_them(tmp_path):
         worker_id, *rank_ids = worker.processes()
         assert len(rank_ids) == 2
         os.kill(worker_id, signal.SIGKILL)
-        wait_for(lambda: not any(psutil.pid_exists(pid) for pid in rank_ids), seconds=30.0)
+        assert wait_for(lambda: not any(map(is_living, rank_ids)), seconds=30.0)

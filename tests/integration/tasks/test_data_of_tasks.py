@@ -28,6 +28,15 @@ def load(source, folder, count=64, sha256=None):
     return load_examples(DataSource(source=source, parts={DataPart.FULL: count}, sha256=sha256), DataPart.FULL, folder)
 
 
+def test_digits_are_those_of_scikit_learn(tmp_path):
+    from sklearn.datasets import load_digits
+
+    found, (x, y) = load("sklearn:digits", tmp_path, count=597), load_digits(return_X_y=True)
+    images = np.concatenate([found.training.inputs, found.evaluation.inputs]).reshape(-1, 64) * 16
+    labels = np.concatenate([found.training.labels, found.evaluation.labels])
+    assert sorted(zip(labels.tolist(), images.tolist(), strict=True)) == sorted(zip(y.tolist(), x.tolist(), strict=True))
+
+
 def rows(split):
     return {hashlib.sha256(row.tobytes()).hexdigest() for row in split.inputs}
 
