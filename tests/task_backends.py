@@ -59,8 +59,8 @@ def caching(order):
 
     def run(batch):
         key = batch.tobytes()
+        time.sleep(0.0005 if key in kept else 0.003)
         if key not in kept:
-            time.sleep(0.001)
             kept[key] = found.run(batch)
         return kept[key]
 
