@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -268,7 +269,22 @@ def from_table(table: Any, kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(table, kind, strict=True)
     except (msgspec.ValidationError, ConfigError) as error:
-        raise ConfigError(f"{where}: {error}") from error
+        raise ConfigError(f"{where}: {error}{_choices(str(error), kind)}") from error
+
+
+_NO_CHOICE = re.compile(r"Invalid enum value .* - at (?:`key` in )?`\$\.(?P<path>[^`]*)`")
+
+
+def _choices(message: str, kind: type[Any]) -> str:
+    """What may be written where msgspec says that a value is none of an enumeration's."""
+    if (found := _NO_CHOICE.match(message)) is None:
+        return ""
+    at: Any = kind
+    for name in re.findall(r"\[[^]]*]|[^.[]+", found["path"]):
+        inner = [each for each in get_args(at) if each not in (None, type(None), Ellipsis)]
+        at = inner[-1] if name.startswith("[") else get_type_hints(inner[0] if inner else at)[name]
+    choices = [each for each in (at, *get_args(at)) if isinstance(each, type) and issubclass(each, Enum)]
+    return f"; choose from {', '.join(str(each.value) for each in choices[0])}" if choices else ""
 
 
 def _layer(table: Any, origin: str) -> dict[str, tuple[Any, str]]:

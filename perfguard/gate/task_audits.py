@@ -116,7 +116,8 @@ class _AuditWork:
 
     def _findings(self, claim: CellResult, own: list[CellRun], quality: float | None) -> Iterator[Fact]:
         yield from (run.problem for run in own if run.problem is not None)
-        yield from judge_speed(self._shares(claim))
+        if not self._session.interrupts.asked:  # a try that is still to come may reach the claim
+            yield from judge_speed(self._shares(claim))
         yield from judge_quality(claim.quality, quality)
         speeds = {run.test: run.speed for run in own if run.speed is not None}
         if (plain := speeds.get(None)) and (sampled := speeds.get(ComplianceTest.SAMPLED)):

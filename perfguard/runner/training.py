@@ -38,8 +38,10 @@ from perfguard.runner.run_folder import read_events
 from perfguard.runner.session import Request, Session, open_session
 
 CHECKPOINT = "checkpoint.pt"
+LOG = "logs/training.log"
 RESULT = "training.json"
 MODE = "training"
+_QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL"}  # A connection that fails is told in our words, not by frames of C++
 _ENDS_S = 30.0  # Longest end of the process once it was asked to stop
 
 
@@ -50,6 +52,7 @@ class Resumed:
     run_id: str
     checkpoint: Path
     epoch: int  # Its last one
+    at_s: float  # Seconds of the run until then
 
 
 def train(
@@ -129,7 +132,8 @@ def work_remotely(loaded: LoadedConfig, address: str, *, threads: int, timeout_s
     """
     folder = loaded.project / ".perfguard" / "data"
     command = [sys.executable, "-m", "perfguard.hetero.child.work", address, str(folder), str(threads), str(timeout_s)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    environment = {**os.environ, **_QUIET}
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, text=True, check=False)
     lines = done.stdout.strip().splitlines()
     if not lines:
         raise MeasurementError(f"the worker ended with exit code {done.returncode}; what it said is above")
@@ -154,7 +158,7 @@ def _run(
         resumes=resumed is not None,
         listen=listen,
     )
-    with _started(session, folder / "logs" / "training.log") as process:
+    with _started(session, folder / LOG) as process:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are pipes
         process.stdin.write(to_json(job).encode())
         process.stdin.close()
@@ -169,9 +173,10 @@ def _run(
     if error is not None:
         raise _ChildError(error["message"], ExitCode(error["exit_code"]))
     if outcome is None:
+        goes_on = f"; go on from its last epoch: perfguard hetero train --resume {folder.name}"
         raise MeasurementError(
-            f"the process that trains ended with exit code {process.returncode}: {_last_line(folder)}; its output is "
-            f"in {folder / 'logs' / 'training.log'}"
+            f"the process that trains {_how_it_ended(process.returncode)}: {_last_line(folder)}; its output is in "
+            f"{folder / LOG}{goes_on if (folder / CHECKPOINT).is_file() else ''}"
         )
     return conclusion(planned.config, session.data.training.epochs if session.data.training else [], outcome)
 
@@ -188,7 +193,7 @@ def conclusion(
     config: TrainingConfig, epochs: list[TrainingEpoch], outcome: TrainingOutcome
 ) -> tuple[int, tuple[Fact, ...]]:
     """Exit code of a run, and why."""
-    loss = epochs[-1].loss if epochs else None
+    loss, epoch = (epochs[-1].loss, epochs[-1].epoch) if epochs else (None, 0)
     updates = sum(count.updates for count in outcome.counters.values())
     best = min((epoch.loss for epoch in epochs), default=None)
     match outcome.ending:
@@ -196,7 +201,7 @@ def conclusion(
             return ExitCode.PASS, (fact("training.target_reached", loss=loss, trained_s=epochs[-1].trained_s),)
         case Ending.DIVERGED:
             return ExitCode.REGRESSION, (
-                fact("training.diverged", severity=Severity.GRAVE, updates=updates, epoch=len(epochs)),
+                fact("training.diverged", severity=Severity.GRAVE, updates=updates, epoch=epoch + 1),
             )
         case Ending.NO_WORKERS:
             return ExitCode.INFRASTRUCTURE, (fact("training.no_workers", severity=Severity.GRAVE, updates=updates),)
@@ -206,7 +211,7 @@ def conclusion(
             found = fact("training.target_missed", severity=Severity.GRAVE, target=config.target_loss, best=best)
             return ExitCode.REGRESSION, (found,)
         case _:
-            return ExitCode.PASS, (fact("training.ended", loss=loss, epochs=max(0, len(epochs) - 1)),)
+            return ExitCode.PASS, (fact("training.ended", loss=loss, epochs=epoch),)
 
 
 @contextmanager
@@ -233,7 +238,7 @@ def _started(session: Session, log: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def _environment(session: Session) -> dict[str, str]:
     """Threads are the workers' own choice; BLAS must not take all CPUs in each of them."""
-    return {**session.request.inherited, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return {**session.request.inherited, **_QUIET, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def _take(session: Session, line: dict[str, Any]) -> dict[str, Any] | None:
@@ -266,6 +271,10 @@ def _failure(message: str) -> Fact:
     return fact("training.failed", severity=Severity.GRAVE, error=message)
 
 
+def _how_it_ended(code: int) -> str:
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
 def _last_line(folder: Path) -> str:
-    lines = (folder / "logs" / "training.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"

@@ -103,7 +103,10 @@ def test_the_target_decides_about_the_exit_code(training):
         (("train.toml", "--device", "gpu"), 2, "write auto, cpu, cuda, or emulated:30"),
         (("train.toml", "--epochs", "0"), 2, "epochs = 0: give 1 or more"),
         (("train.toml", "--examples", "4"), 2, "the smallest batch of cpu, 8, is larger than the data (4 examples)"),
-        (("--resume",), 3, "has a checkpoint; start one"),
+        (("--resume",), 3, "no training is in"),
+        (("train.toml", "--algorithm", "cpu", "--device", "cpu"), 2, "trains without replicas"),
+        (("train.toml", "--listen", "127.0.0.1:29557"), 2, "no group that takes part has is_remote = true"),
+        (("train.toml", "--listen", "foo"), 2, "write HOST:PORT"),
         (("absent.toml",), 2, "absent.toml cannot be read"),
     ],
 )
@@ -122,6 +125,7 @@ def test_what_cannot_be_trained_is_said_in_a_sentence(training, arguments, code,
         (("simulate", "--computer", "aws-p3", "--preset", "digits"), 2, "a computer of the paper trains on covtype"),
         (("simulate", "--preset", "w8a"), 2, "--preset belongs to --computer"),
         (("work", "nowhere"), 2, "write HOST:PORT"),
+        (("work", "nowhere.invalid:29500"), 2, "no host is known as 'nowhere.invalid'"),
     ],
 )
 def test_what_cannot_be_simulated_or_joined_is_said_in_a_sentence(training, arguments, code, message):

@@ -123,15 +123,3 @@ def test_what_is_written_of_an_explained_gate_fits_the_published_schemas(gated):
     assert any('"event":"ops_compared"' in line for line in events)
     for line in events:
         fits(json.loads(line), "events")
-
-
-def test_a_profile_with_its_projection_fits_the_published_schema(training):
-    done = training.run(
-        "profile", "train", "--project", "--processes", "1", "--steps", "2", "--format", "json", "--no-progress"
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    (case,) = report["cases"]
-    assert case["projection"]["ops"]["problems"]
-    assert "advice.unfused_optimizer" in {finding["code"] for finding in case["findings"]}
-    fits(report, "profile")

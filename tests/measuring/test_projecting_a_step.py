@@ -1,54 +1,40 @@
-"""A real step is profiled, and its ops replayed alone by another worker on the same CPU."""
+"""`perfguard profile --project` of a real step: its ops are replayed alone by another worker on the same CPU."""
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
+from jsonschema import Draft202012Validator
 
-from perfguard.profile.runs.projection import project_case
-from perfguard.records.plan import MeasureSettings
-from perfguard.records.run import Arm
-from perfguard.runner.profiling.cases import Profiling, profile_cases
-from perfguard.runner.profiling.replays import Replaying
-from tests.real_workers import catalogue_case, starter_in
+from perfguard.codec import from_builtins, schema_of
+from perfguard.records.steps.projection import CaseProjection
 
 pytestmark = pytest.mark.torch
 
-SETTINGS = MeasureSettings(setup_timeout_s=300, sample_timeout_s=120)
-BERT = {"layers": 1, "hidden": 64, "sequence": 32, "batch": 4, "dtype": "fp32", "mode": "eager"}
+BENCHMARK = """\
+import perfguard
+from perfguard.benchmarks import steps
 
 
-@pytest.fixture
-def starter(tmp_path):
+@perfguard.benchmark(name="small_bert", phase="step")
+def small_bert():
+    return steps.bert(layers=1, hidden=64, sequence=32, batch=4, dtype="fp32", mode="eager")
+"""
+
+
+def test_most_of_a_step_is_replayed_and_its_seconds_add_up(project):
     pytest.importorskip("torch")
-    made = starter_in(tmp_path, SETTINGS)
-    yield made
-    made.close()
-
-
-def test_most_of_a_step_is_replayed_and_its_seconds_add_up(starter, tmp_path):
-    case = catalogue_case("step.bert", **BERT)
-    profiling = Profiling(
-        starter=starter,
-        settings=SETTINGS,
-        cpus=starter.cpus,
-        folder=tmp_path / "profiles",
-        arms=(Arm.CANDIDATE,),
-        processes=1,
-        steps=4,
-        most_steps=0,
-        where=False,
-        should_stop=lambda: False,
-        progress=lambda _: None,
-    )
-    found = profile_cases([case], profiling)
-    assert not found.problems
-    replaying = Replaying(
-        starter=starter, settings=SETTINGS, cpus=starter.cpus, arm=Arm.CANDIDATE, budget_s=120, op_budget_s=0.01
-    )
-    processes = found.processes[case.id, Arm.CANDIDATE]
-    projected = project_case(case.id, processes, replaying, benchdnn=None)
+    project.write("bench_bert.py", BENCHMARK)
+    size = ("--processes", "1", "--steps", "4")
+    done = project.run("profile", "small_bert", "--project", *size, "--format", "json", "--no-progress")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    Draft202012Validator(schema_of("profile")).validate(report)
+    (case,) = report["cases"]
+    assert "advice.unfused_optimizer" in {finding["code"] for finding in case["findings"]}
+    projected = from_builtins(case["projection"], CaseProjection, source="the projection")
     ops = projected.ops
     assert ops.coverage_ratio >= 0.8
     assert ops.projected_s + ops.lost_s + ops.unreplayed_s + ops.outside_s == pytest.approx(ops.step_s)

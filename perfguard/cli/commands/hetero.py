@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Exit codes: 0 the target was reached, or all epochs or the time used up without one; 1 the target was not
-reached, or the loss became NaN or infinite; 2 usage; 3 no worker, memory, disk space or checkpoint;
-130 interrupted.
+reached, or the loss became NaN or infinite; 2 usage; 3 no worker, memory, disk space or checkpoint, or
+another perfguard measures; 130 interrupted.
 Examples:
   perfguard hetero train --preset covtype --algorithm adaptive --target-loss 0.6
   perfguard hetero train --preset digits --algorithm cpu --epochs 5
@@ -93,6 +93,7 @@ def train(**options: Any) -> None:
 
     loaded = shared.load({"cpus": options["cpus"]})
     config, resumed = _config(loaded, options)
+    _require_used(config, options["device"], options["listen"])
     progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
     request = Request(
         command="hetero train",
@@ -125,9 +126,11 @@ def work(*, address: str, threads: int, wait: float) -> None:
     as many `workers` as machines. Use it in networks that you trust: nothing is encrypted, and whoever reaches the port
     may join.
     """
+    from perfguard.hetero.addresses import parse_address
     from perfguard.runner.training import work_remotely
 
     _require_finite("--wait", wait)
+    parse_address(address)
     name = work_remotely(shared.load({}, keys=()), address, threads=threads, timeout_s=wait)
     click.echo(f"{name}: the run has ended")
 
@@ -135,6 +138,28 @@ def work(*, address: str, threads: int, wait: float) -> None:
 def _require_finite(option: str, value: float | None) -> None:
     if value is not None and not (math.isfinite(value) and value >= 0):
         raise UsageError(f"{option} {value} must be a finite number, 0 or more")
+
+
+def _require_used(config: TrainingConfig, device: str | None, listen: str | None) -> None:
+    """Raise UsageError where an option is for workers that do not take part, or one that they need is missing."""
+    from perfguard.hetero.addresses import parse_address
+    from perfguard.hetero.planning import places
+    from perfguard.records.training import Kind
+
+    groups = [config.groups[name] for name in {place.group for place in places(config, (0,))}]
+    if device is not None and not any(group.kind is Kind.REPLICA for group in groups):
+        raise UsageError(
+            f"--device {device}: algorithm {config.algorithm} trains without replicas; try --algorithm large"
+        )
+    has_remote = any(group.is_remote for group in groups)
+    if listen is not None:
+        parse_address(listen)
+        if not has_remote:
+            raise UsageError(
+                f"--listen {listen}: no group that takes part has is_remote = true; see `perfguard hetero work`"
+            )
+    elif has_remote:
+        raise UsageError("a group is on other hosts; give the address that they join, --listen HOST:PORT")
 
 
 def _config(loaded: LoadedConfig, options: dict[str, Any]) -> tuple[TrainingConfig, Resumed | None]:
@@ -160,6 +185,8 @@ def _config(loaded: LoadedConfig, options: dict[str, Any]) -> tuple[TrainingConf
     require_algorithm(config.algorithm)
     if config.epochs <= trained:
         raise UsageError(f"the run has made its {trained} epochs; to go on, give --epochs with more than that")
+    if resumed and config.time_s is not None and config.time_s <= resumed.at_s:
+        raise UsageError(f"the run has used {resumed.at_s:.1f} s; to go on, give --time with more than that")
     return config, resumed
 
 
@@ -167,14 +194,12 @@ def _resumed(loaded: LoadedConfig, name: str) -> tuple[TrainingConfig, Resumed]:
     from perfguard.gate.show import find_run, runs_of
     from perfguard.records.run_data import RunData
     from perfguard.runner.run_folder import read_events
-    from perfguard.runner.training import CHECKPOINT, Resumed
+    from perfguard.runner.training import CHECKPOINT, LOG, Resumed
 
     if name == _LATEST:
-        found = sorted(path.parent for path in runs_of(loaded).glob(f"*/{CHECKPOINT}"))
+        found = sorted(path.parents[1] for path in runs_of(loaded).glob(f"*/{LOG}"))
         if not found:
-            raise StoreError(
-                f"no run in {runs_of(loaded)} has a checkpoint; start one: perfguard hetero train --preset digits"
-            )
+            raise StoreError(f"no training is in {runs_of(loaded)}; start one: perfguard hetero train --preset digits")
         folder = found[-1]
     else:
         folder = find_run(loaded, name)
@@ -183,10 +208,12 @@ def _resumed(loaded: LoadedConfig, name: str) -> tuple[TrainingConfig, Resumed]:
         raise StoreError(f"run {folder.name} is no training; `perfguard hetero train` makes one")
     if not (folder / CHECKPOINT).is_file():
         raise StoreError(
-            f"run {folder.name} ended before its first epoch, so there is nothing to go on from; start it anew"
+            f"run {folder.name} ended before its first epoch, so there is nothing to go on from; start it anew, or go "
+            "on from another: perfguard hetero train --resume RUN"
         )
     epochs = data.training.epochs
-    resumed = Resumed(run_id=folder.name, checkpoint=folder / CHECKPOINT, epoch=epochs[-1].epoch if epochs else 0)
+    epoch, at_s = (epochs[-1].epoch, epochs[-1].at_s) if epochs else (0, 0.0)
+    resumed = Resumed(run_id=folder.name, checkpoint=folder / CHECKPOINT, epoch=epoch, at_s=at_s)
     return data.training.planned.config, resumed
 
 

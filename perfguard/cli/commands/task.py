@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Exit codes: 0 every cell is valid or refused by its backend; 1 a quality target is missed or a rule broken;
-2 usage; 3 a cell crashed or hung, or all were refused; 4 ended early; 130 interrupted.
+2 usage; 3 a cell crashed or hung, all were refused, or another perfguard measures; 4 ended early; 130 interrupted.
 Examples:
   perfguard task run digits
   perfguard task run digits --backend onnxruntime --precision int8 --size quick
@@ -189,7 +189,7 @@ def compare(**options: Any) -> None:
 
 
 @task_command.command("check")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @shared.json_option
 def check(*, folder: Path, as_json: bool) -> None:
     """Check the results in FOLDER against the run rules, and name each broken one.
@@ -213,7 +213,7 @@ def check(*, folder: Path, as_json: bool) -> None:
 
 
 @task_command.command("audit")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @shared.cpus_option
 @shared.format_option
 @shared.progress_options

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,17 +82,25 @@ class _Reader:
         if most is not None:
             piece = b"".join(piece.splitlines(keepends=True)[:most])
         try:
-            x, y = _sklearn_datasets().load_svmlight_file(
-                io.BytesIO(piece), dtype=np.float32, multilabel=self.is_multilabel, zero_based=True
-            )
+            x, y = self._loaded(piece)
         except (ValueError, OverflowError) as error:
             raise self._problem(piece, line, error) from error
-        if x.nnz and not np.isfinite(x.data).all():
-            bad = int(np.searchsorted(x.indptr, int(np.argmax(~np.isfinite(x.data))), side="right")) - 1
-            raise UsageError(f"{self.path}:{line + bad}: a feature is not a finite number; correct or remove the line")
-        return self.chunk(x, y, line)
+        numbers = [number for number, text in enumerate(piece.split(b"\n"), line) if text.split(b"#", 1)[0].strip()]
 
-    def chunk(self, x: Any, y: Any, line: int) -> Chunk:
+        def at(row: int) -> str:
+            return f"{self.path}:{numbers[row]}"
+
+        if x.nnz and not np.isfinite(x.data).all():
+            place = at(_row_of(x.indptr, int(np.argmax(~np.isfinite(x.data)))))
+            raise UsageError(f"{place}: a feature is not a finite number; correct or remove the line")
+        return self.chunk(x, y, at)
+
+    def _loaded(self, text: bytes) -> Any:
+        return _sklearn_datasets().load_svmlight_file(
+            io.BytesIO(text), dtype=np.float32, multilabel=self.is_multilabel, zero_based=True
+        )
+
+    def chunk(self, x: Any, y: Any, at: _Places) -> Chunk:
         """The examples, checked."""
         raise NotImplementedError
 
@@ -102,14 +110,35 @@ class _Reader:
     def _problem(self, piece: bytes, line: int, error: Exception) -> UsageError:
         for number, text in enumerate(piece.split(b"\n"), line):
             if not _LINE.match(text):
-                shown = text[:60].decode(errors="replace")
-                return UsageError(f"{self.path}:{number}: not a line of this format: {shown!r}; correct or remove it")
+                return _no_line(self.path, number, text)
+            try:
+                self._loaded(text)
+            except (ValueError, OverflowError) as own:
+                return UsageError(f"{self.path}:{number}: the line cannot be read: {own}; correct or remove it")
         last = line + piece.count(b"\n")
         return UsageError(f"{self.path}: lines {line} to {last} cannot be read: {error}")
 
-    def _require_below(self, most: int, limit: int | None, what: str) -> None:
-        if limit is not None and most >= limit:
-            raise UsageError(f"{self.path}: {what} {most} is out of range: {what}s are numbered from 0 to {limit - 1}")
+    @staticmethod
+    def _require_below(values: Any, starts: Any, limit: int | None, what: str, at: _Places) -> None:
+        """Raise UsageError where one of the values, row by row, is not below the limit."""
+        if limit is not None and len(values) and (most := int(values.max())) >= limit:
+            place = at(_row_of(starts, int(np.argmax(values))))
+            raise UsageError(f"{place}: {what} {most} is out of range: {what}s are numbered from 0 to {limit - 1}")
+
+
+_Places = Callable[[int], str]
+"""From the number of an example in its piece to `FILE:LINE`."""
+
+
+def _row_of(starts: Any, index: int) -> int:
+    return int(np.searchsorted(starts, index, side="right")) - 1
+
+
+def _no_line(path: Path, number: int, text: bytes) -> UsageError:
+    if b"\0" in text:
+        return UsageError(f"{path}:{number}: binary data; give a text file in LIBSVM's format")
+    shown = text[:60].decode(errors="replace").rstrip()
+    return UsageError(f"{path}:{number}: not a line of this format: {shown!r}; correct or remove it")
 
 
 class _Libsvm(_Reader):
@@ -121,11 +150,12 @@ class _Libsvm(_Reader):
         if config.classes is not None and len(self._classes) > config.classes:
             raise UsageError(f"{path} has {len(self._classes)} classes, but classes = {config.classes}")
 
-    def chunk(self, x: Any, y: Any, line: int) -> Chunk:  # noqa: ARG002
+    def chunk(self, x: Any, y: Any, at: _Places) -> Chunk:
         if x.nnz and int(x.indices.min()) == 0:
-            raise UsageError(f"{self.path}: a feature has the index 0; LIBSVM's files number features from 1 on")
+            place = at(_row_of(x.indptr, int(np.argmin(x.indices))))
+            raise UsageError(f"{place}: a feature has the index 0; LIBSVM's files number features from 1 on")
         most = int(x.indices.max()) if x.nnz else 0
-        self._require_below(most - 1, self.config.features, "feature")
+        self._require_below(x.indices - 1, x.indptr, self.config.features, "feature", at)
         labels = np.searchsorted(self._classes, y)
         features = self.config.features or most
         rows = Csr(x.indptr, x.indices - 1, x.data)
@@ -142,14 +172,13 @@ class _Extreme(_Reader):
         self._examples, self._features, self._labels = header
         self._seen = 0
 
-    def chunk(self, x: Any, y: Any, line: int) -> Chunk:  # noqa: ARG002
-        self._require_below(int(x.indices.max()) if x.nnz else 0, self._features, "feature")
+    def chunk(self, x: Any, y: Any, at: _Places) -> Chunk:
+        self._require_below(x.indices, x.indptr, self._features, "feature", at)
         counts = np.array([len(labels) for labels in y], dtype=np.int64)
         labels = np.fromiter((label for each in y for label in each), dtype=np.int64, count=int(counts.sum()))
-        if len(labels):
-            self._require_below(int(labels.max()), self._labels, "label")
-        self._seen += len(y)
         starts = np.concatenate(([0], np.cumsum(counts)))
+        self._require_below(labels, starts, self._labels, "label", at)
+        self._seen += len(y)
         rows = Csr(x.indptr, x.indices, x.data)
         return Chunk(x=rows, y=Csr(starts, labels, np.empty(0)), features=self._features, classes=self._labels)
 
@@ -169,10 +198,7 @@ def _classes_of(path: Path) -> Any:
             try:
                 found.add(float(text[0]))
             except ValueError:
-                shown = line[:60].decode(errors="replace").rstrip()
-                raise UsageError(
-                    f"{path}:{number}: not a line of this format: {shown!r}; correct or remove it"
-                ) from None
+                raise _no_line(path, number, line) from None
     if not found:
         raise UsageError(f"{path} holds no example")
     return np.array(sorted(found))

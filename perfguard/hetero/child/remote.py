@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import TCPStore
 
-from perfguard.errors import HostUnfitError, MeasurementError, UsageError
+from perfguard.errors import HostUnfitError, MeasurementError
 from perfguard.hetero.messages import FromWorker, Report, Stop, ToWorker, WorkerLost, decode, encode
 
 _FRAME = 1024  # Bytes of a message with its head; reasons of lost workers are cut to fit
@@ -31,18 +31,6 @@ _MESSAGE, _PULL, _PUSH = 1, 2, 3  # What a frame of a worker is
 _ORDERS, _REPORTS, _MODEL = 1, 2, 3  # Tags, so that the three never mix
 _FOREVER = timedelta(days=30)  # A worker may wait for as long as others train
 _JOB = "job"
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`.
-
-    Raises:
-        UsageError: It is something else.
-    """
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise UsageError(f"{text!r} is no address; write HOST:PORT, such as 10.0.0.1:29500")
-    return host, int(port)
 
 
 @contextmanager

@@ -13,13 +13,14 @@ import torch
 from torch import nn
 
 from perfguard.errors import MeasurementError, StoreError, UsageError
+from perfguard.hetero.addresses import parse_address
 from perfguard.hetero.algorithms import make_policy
 from perfguard.hetero.child.checkpoints import read_checkpoint, write_checkpoint
 from perfguard.hetero.child.data import Examples, open_examples, prepare
 from perfguard.hetero.child.local import READY_S, Given, device_of, device_text, reasons_of, share, torch_device, work
 from perfguard.hetero.child.models import build_model, loss_sum
 from perfguard.hetero.child.processes import Processes
-from perfguard.hetero.child.remote import RemoteChannel, RemoteModel, Remotes, joined, listening, parse_address
+from perfguard.hetero.child.remote import RemoteChannel, RemoteModel, Remotes, joined, listening
 from perfguard.hetero.child.workers import Replica, serve
 from perfguard.hetero.coordinator import Coordinator, Snapshot
 from perfguard.hetero.driving import Drive, Listener, wait_until_ready
@@ -110,8 +111,7 @@ def _remotes(job: TrainingJob, examples: Examples, model: nn.Module) -> Iterator
     if not far:
         yield None
         return
-    if job.listen is None:
-        raise UsageError("a group is on other hosts; give the address that they join, --listen HOST:PORT")
+    assert job.listen is not None  # noqa: S101 - the command has asked for it
     shape = examples.shape
     remote = RemoteJob(
         config=job.config,

@@ -159,6 +159,13 @@ def _checked(path: Path, sha256: str | None) -> Path:
 def _read_weights(module: nn.Module, path: Path, sha256: str | None) -> None:
     _checked(path, sha256)
     try:
-        module.load_state_dict(torch.load(path, weights_only=True))
+        state = torch.load(path, weights_only=True)
+    except Exception as error:  # pickles of anything, archives that are cut off
+        raise UsageError(
+            f"{path} cannot be read as weights ({type(error).__name__}); give a file of torch.save(model.state_dict())"
+        ) from error
+    try:
+        module.load_state_dict(state)
     except Exception as error:
-        raise UsageError(f"{path} does not fit the model: {str(error).splitlines()[0]}") from error
+        said = [line.strip() for line in str(error).splitlines()]
+        raise UsageError(f"{path} does not fit the model: {' '.join(said[:2])}") from error

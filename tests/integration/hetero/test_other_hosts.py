@@ -16,7 +16,8 @@ import pytest
 pytest.importorskip("torch")
 
 from perfguard.errors import HostUnfitError, UsageError
-from perfguard.hetero.child.remote import _said_by, listening, parse_address
+from perfguard.hetero.addresses import parse_address
+from perfguard.hetero.child.remote import _said_by, listening
 from perfguard.hetero.messages import Report, ScheduleWork, Stop, decode, encode
 
 pytestmark = [
@@ -99,7 +100,7 @@ def test_a_worker_on_another_host_trains_the_same_model(hosts, empty_project):
 
 
 def test_a_host_that_is_gone_is_reported_and_the_others_go_on(hosts, empty_project):
-    train = coordinator(hosts, empty_project, "--epochs", "100000", "--time", "20")
+    train = coordinator(hosts, empty_project, "--epochs", "100000", "--time", "10")
     work = started(hosts[1], empty_project, "work", ADDRESS)
     until = time.monotonic() + 120
     while time.monotonic() < until and not _has_updates(empty_project):

