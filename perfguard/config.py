@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -76,8 +76,13 @@ class Config:
     """Interpreter of the environment under test; default: perfguard's own."""
     setup: str | None = None
     """Command that installs a git arm's tree into a venv of its own, for instance `pip install .`."""
-    confine: bool = False
-    """Measured code may change files in throwaway folders of its own only; needs a kernel with Landlock."""
+    confine: bool | Literal["strict"] = False
+    """Measured code runs in a sandbox: bubblewrap's, or without that Landlock's, which holds less; `strict` refuses
+    Landlock."""
+    confined_reads: tuple[str, ...] = ()
+    """Further files and folders that confined code may read; homes, temporary folders and the repository are hidden."""
+    confined_network: bool = False
+    """Confined code may use the network."""
     pass_env: tuple[str, ...] = ()
     """Further environment variables that your benchmarks need."""
     cpus: str | None = None
@@ -221,7 +226,7 @@ def _from_text(key: str, kind: Any, text: str) -> Any:
         return outcomes_in(text)
     if get_origin(kind) is tuple:
         return [item.strip() for item in text.split(",") if item.strip()]
-    if kind is bool:
+    if bool in (kind, *get_args(kind)):
         return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
     for number in (int, float):
         if number in (kind, *get_args(kind)):

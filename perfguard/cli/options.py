@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +16,7 @@ import click
 
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.config import FAIL_ON_CHOICES, LoadedConfig, load_config, outcomes_in
-from perfguard.errors import ConfigError, HostUnfitError, UsageError
+from perfguard.errors import ConfigError, UsageError
 from perfguard.units import as_text, format_ratio
 
 if TYPE_CHECKING:
@@ -211,6 +212,20 @@ verdict_options = together(
 )
 """Options on how a verdict sets the exit code."""
 
+
+class _Confine(click.ParamType["bool | str"]):
+    """`on`, `off` or `strict` as the configuration has it."""
+
+    name = "confine"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool | str:
+        """`on` and `off` as truth values."""
+        known: dict[Any, bool | str] = {"on": True, "off": False, "strict": "strict", True: True, False: False}
+        if value not in known:
+            self.fail(f"{value!r} is none of on, off, strict", param, ctx)
+        return known[value]
+
+
 trust_options = together(
     click.option(
         "--policy-from",
@@ -218,10 +233,14 @@ trust_options = together(
         help="Read configuration, benchmarks, baselines and allow-list from this revision.",
     ),
     click.option(
-        "--confine/--no-confine",
-        default=None,
-        help="Let measured code change files in throwaway folders only; needs a kernel with Landlock.",
+        "--confine",
+        is_flag=False,
+        flag_value="on",
+        type=_Confine(),
+        metavar="[strict]",
+        help="Run measured code in a sandbox: bubblewrap's, or Landlock's, which holds less and 'strict' refuses.",
     ),
+    click.option("--no-confine", "is_trusted", is_flag=True, help="Trust the measured code."),
 )
 """Options of gates on untrusted code."""
 
@@ -229,7 +248,8 @@ trust_options = together(
 @contextlib.contextmanager
 def load_policy(options: dict[str, Any]) -> Iterator[TrustedRules]:
     """The rules of a measuring command: those of the working tree, or of `--policy-from`."""
-    from perfguard.runner.process.launching import can_confine
+    from perfguard.records.facts import Severity, fact
+    from perfguard.runner.process.sandboxing import Holder, require_holder
     from perfguard.runner.trusted_rules import TrustedRules, policy_of_revision
 
     with contextlib.ExitStack() as stack:
@@ -239,11 +259,11 @@ def load_policy(options: dict[str, Any]) -> Iterator[TrustedRules]:
             _require_detectable(policy.loaded, options)
         else:
             policy = TrustedRules(loaded=load(options))
-        if policy.loaded.config.confine and not can_confine():
-            raise HostUnfitError(
-                "measured code cannot be confined: this kernel has no Landlock (Linux 5.13 or later, switched on); "
-                "drop --confine, or measure on another host"
-            )
+        if policy.loaded.config.confine:
+            found = require_holder(strict=policy.loaded.config.confine == "strict")
+            if found is Holder.LANDLOCK:
+                held = fact("run.held_by_landlock", severity=Severity.NOTABLE)
+                policy = replace(policy, notes=(*policy.notes, held))
         yield policy
 
 
@@ -269,6 +289,8 @@ def _given(options: dict[str, Any], keys: tuple[str, ...] = MEASURING_KEYS) -> d
     given = {key: options[key] for key in wanted if options.get(key) is not None}
     if "fail_on" in given:
         given["fail_on"] = outcomes_in(given["fail_on"])
+    if options.get("is_trusted"):
+        given["confine"] = False
     if options.get("detected"):
         given["equivalence"] = parse_percentage("--detect", options["detected"])
     return given

@@ -34,6 +34,16 @@ class ArmSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """What code that is not trusted may see and change; beside it, it may read the system, but no folder of a user."""
+
+    writable: tuple[str, ...] = ()  # Folders
+    readable: tuple[str, ...] = ()  # Folders and files, where they lie in folders that are hidden
+    hidden: tuple[str, ...] = ()  # Folders that are hidden, beside those of users and those for temporary files
+    network: bool = False  # Whether it may use the network, not the loopback device alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedArm:
     """An arm that can be started."""
 
@@ -46,7 +56,7 @@ class ResolvedArm:
     source_id: str  # Git tree id or content description of the source tree, for attestation
     commit: str | None  # Commit that the source tree is, or was made from; None outside git
     environment: tuple[tuple[str, str], ...]  # The worker's whole one, sorted, without padding and per-block values
-    writable: tuple[str, ...] | None = None  # Folders that the arm's code may change; None: all that perfguard may
+    sandbox: Sandbox | None = None  # What the arm's code may see and change; None: all that perfguard may
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

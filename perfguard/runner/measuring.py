@@ -82,7 +82,9 @@ def start_arms(
         profile=config.env_profile,
         threads=threads,
         pass_through=config.pass_env,
-        confine=config.confine,
+        confine=bool(config.confine),
+        readable=config.confined_reads,
+        network=config.confined_network,
     )
     sockets = sockets_of(session.fingerprint, session.selection.cpus)
     arms: dict[Arm, ResolvedArm] = {}

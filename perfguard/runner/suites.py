@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,13 @@ from perfguard.codec import from_builtins
 from perfguard.config import LoadedConfig, suite_specs
 from perfguard.errors import ConfigError
 from perfguard.records.facts import Fact
+from perfguard.records.plan import Sandbox
 from perfguard.records.spec import BenchmarkSpec, Case, Catalog, expand
 from perfguard.runner.arms.environment import looks_secret
+from perfguard.runner.arms.git import top_level
 from perfguard.runner.arms.resolve import find_interpreter
 from perfguard.runner.process.launching import START_SCRIPT, build_bundle, launched, run_captured
+from perfguard.runner.process.sandboxing import interpreter_folders
 
 _TIMEOUT_S = 300.0
 _MODULE = "perfguard.worker.adopted.discover"
@@ -35,9 +38,9 @@ _BENCHMARK_DIR = "benchmarks"
 
 
 def discover(
-    project: Path, patterns: Sequence[str], interpreter: str, *, confined: bool = False
+    project: Path, patterns: Sequence[str], interpreter: str, *, sandbox: Sandbox | None = None
 ) -> tuple[BenchmarkSpec, ...]:
-    """Specs of all benchmarks in the files of the project that the patterns match; confined ones may change no file.
+    """Specs of all benchmarks in the files of the project that the patterns match; they are imported in the sandbox.
 
     Raises:
         ConfigError: A pattern matches nothing, a file cannot be imported, or the interpreter fails.
@@ -45,7 +48,7 @@ def discover(
     files = matching_files(project, patterns, key="benchmarks")
     if not files:
         return ()
-    answer = ask_child(interpreter, project, "perfguard.worker.discover", files, confined=confined)
+    answer = ask_child(interpreter, project, "perfguard.worker.discover", files, sandbox)
     return tuple(from_builtins(spec, BenchmarkSpec, source="a declared benchmark") for spec in answer["benchmarks"])
 
 
@@ -67,21 +70,23 @@ def matching_files(project: Path, patterns: Sequence[str], *, key: str) -> list[
 
 
 def ask_child(
-    interpreter: str, project: Path, module: str, arguments: Sequence[str], *, confined: bool
+    interpreter: str, project: Path, module: str, arguments: Sequence[str], sandbox: Sandbox | None
 ) -> dict[str, Any]:
-    """What a module of the worker prints, in an environment under test.
+    """What a module of the worker prints, in an environment under test; in a sandbox it sees no credentials.
 
     Raises:
         ConfigError: The interpreter fails, or cannot import a file.
     """
-    environment = {name: value for name, value in os.environ.items() if not (confined and looks_secret(name))}
+    environment = {name: value for name, value in os.environ.items() if sandbox is None or not looks_secret(name)}
     with tempfile.TemporaryDirectory(prefix="perfguard-") as place:
         bundle = Path(place) / "lib"
         build_bundle(bundle, tree=None)
         paths = [str(path) for path in (bundle, project, project / "src") if path.is_dir()]
         environment |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
         command = [interpreter, str(bundle / START_SCRIPT), module, *arguments]
-        return _ask(launched(command, writable=() if confined else None), interpreter, project, environment)
+        if sandbox is not None:
+            sandbox = replace(sandbox, readable=(*sandbox.readable, place))
+        return _ask(launched(command, sandbox=sandbox), interpreter, project, environment)
 
 
 def _ask(command: Sequence[str], interpreter: str, project: Path, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -122,8 +127,8 @@ class Adopted:
     notes: tuple[Fact, ...] = ()  # What is not timed, or not as the tool would
 
 
-def adopt(project: Path, suites: Suites, interpreter: str, *, confined: bool = False) -> Adopted:
-    """The cases of other tools' suites in a project; confined ones may change no file, and see no credentials.
+def adopt(project: Path, suites: Suites, interpreter: str, *, sandbox: Sandbox | None = None) -> Adopted:
+    """The cases of other tools' suites in a project; they are imported in the sandbox.
 
     Raises:
         ConfigError: A place does not exist, a suite cannot be imported, or the interpreter fails.
@@ -136,7 +141,7 @@ def adopt(project: Path, suites: Suites, interpreter: str, *, confined: bool = F
         "timer": matching_files(project, suites.timer, key="timer"),
     }
     wanted = {tool: places for tool, places in wanted.items() if places}
-    answer = ask_child(interpreter, project, _MODULE, [json.dumps(wanted)], confined=confined)
+    answer = ask_child(interpreter, project, _MODULE, [json.dumps(wanted)], sandbox)
     source = "an adopted suite"
     benchmarks = tuple(from_builtins(spec, BenchmarkSpec, source=source) for spec in answer["benchmarks"])
     notes = tuple(from_builtins(note, Fact, source=source) for note in answer.get("notes", ()))
@@ -204,8 +209,13 @@ def _own_benchmarks(loaded: LoadedConfig) -> tuple[tuple[BenchmarkSpec, ...], tu
     if not config.benchmarks and not suites:
         return (), ()
     interpreter = _interpreter(loaded)
-    declared = discover(loaded.rules, config.benchmarks, interpreter, confined=config.confine)
-    adopted = adopt(loaded.rules, suites, interpreter, confined=config.confine)
+    sandbox = None
+    if config.confine:
+        repository = top_level(loaded.project) or loaded.project
+        readable = (str(loaded.rules), *interpreter_folders(interpreter), *config.confined_reads)
+        sandbox = Sandbox(readable=readable, hidden=(str(repository), str(loaded.project)))
+    declared = discover(loaded.rules, config.benchmarks, interpreter, sandbox=sandbox)
+    adopted = adopt(loaded.rules, suites, interpreter, sandbox=sandbox)
     own = (*declared, *adopted.benchmarks)
     if (clash := clashing(own)) is not None:
         raise ConfigError(

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from perfguard.errors import ExitCode
-from perfguard.runner.process.launching import can_confine
+from perfguard.runner.process.sandboxing import holder
 from tests.tiny_projects import DOUBLED
 
 yaml = pytest.importorskip("ruamel.yaml")
 RECIPES = Path(__file__).parents[2] / "docs" / "ci-recipes.md"
 GITLAB = ("bash", "-eo", "pipefail", "-c")
 INSTALLING = re.compile(r"python3 -I -m venv|/pip install")
-needs_landlock = pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
+needs_landlock = pytest.mark.skipif(holder() is None, reason="this kernel has no Landlock")
 
 
 def block(language: str) -> str:

@@ -1,4 +1,4 @@
-"""What code can still do that was started without the right to change files."""
+"""What code can still do that Landlock holds: it may read files, and change none."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import textwrap
 import pytest
 
 from perfguard.runner.process.launcher import confinement_version
-from perfguard.runner.process.launching import can_confine, launched
+from perfguard.records.plan import Sandbox
+from perfguard.runner.process import launching
+from perfguard.runner.process.launching import launched
+from perfguard.runner.process.sandboxing import Holder
 
-pytestmark = pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
+pytestmark = pytest.mark.skipif(not confinement_version(), reason="this kernel has no Landlock")
 
 TRUNCATION = 3
 """The version of Landlock from which on emptying a file is a right (Linux 6.2)."""
@@ -21,6 +24,11 @@ TRUNCATION = 3
 @pytest.fixture
 def tmp_path(outside_memory):
     return outside_memory
+
+
+@pytest.fixture(autouse=True)
+def _by_landlock(monkeypatch):
+    monkeypatch.setattr(launching, "holder", lambda: Holder.LANDLOCK)
 
 
 @pytest.fixture
@@ -35,7 +43,7 @@ def places(tmp_path):
 def run_confined(places, code, **options):
     command = [sys.executable, "-c", textwrap.dedent(code)]
     return subprocess.run(
-        launched(command, writable=[str(places / "mine")]),
+        launched(command, sandbox=Sandbox(writable=(str(places / "mine"),))),
         cwd=places,
         capture_output=True,
         text=True,
@@ -134,7 +142,7 @@ def test_who_started_it_cannot_be_sent_signals_where_the_kernel_can_forbid_it(pl
 
 def test_a_folder_that_does_not_exist_is_an_error_and_nothing_is_started(places):
     done = subprocess.run(
-        launched([sys.executable, "-c", "print('started')"], writable=[str(places / "missing")]),
+        launched([sys.executable, "-c", "print('started')"], sandbox=Sandbox(writable=(str(places / "missing"),))),
         capture_output=True,
         text=True,
         timeout=60,

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from perfguard.runner.process.launching import can_confine
+from perfguard.runner.process.sandboxing import holder
 from tests.tiny_projects import UPDATE, facts, noted, outcomes, passes, verdicts
 
 CONFIGURATION = """\
@@ -156,7 +156,7 @@ def test_temporary(benchmark, tmp_path):
 """
 
 
-@pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(holder() is None, reason="this kernel has no Landlock")
 def test_confined_suites_have_their_temporary_folders(existing):
     existing.write("benchmarks/files.py", WRITING)
     existing.write("tests/test_files.py", WRITING)

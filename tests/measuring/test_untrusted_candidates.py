@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.runner.process.launching import can_confine
+from perfguard.runner.process.sandboxing import holder
 from tests.tiny_projects import DOUBLED, noted, outcomes
 
 REVISIONS = ("--baseline", "git:HEAD^1", "--candidate", "git:HEAD", "--policy-from", "HEAD^1")
@@ -73,7 +73,7 @@ def test_an_unknown_revision_is_one_sentence(project):
     assert "git knows no revision 'v9'" in done.stderr
 
 
-@pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(holder() is None, reason="this kernel has no Landlock")
 def test_confined_code_is_measured_as_ever_and_can_change_nothing(project):
     before = (project.path / "perfguard.toml").read_bytes(), (project.path / ".git" / "config").read_bytes()
     work = (project.path / "tiny_work.py").read_text(encoding="utf-8")
@@ -93,7 +93,7 @@ def test_confined_code_is_measured_as_ever_and_can_change_nothing(project):
     assert b"forged" not in (project.latest_run() / "result.json").read_bytes()
 
 
-@pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(holder() is None, reason="this kernel has no Landlock")
 def test_a_confined_set_up_command_fills_its_venv_and_nothing_else(project):
     project.git("commit", "-q", "--allow-empty", "-m", "nothing")
     command = (
@@ -115,7 +115,7 @@ hashlib.sha256 = lambda data=b"", **options: _sha256(_theirs if data == _mine el
 """
 
 
-@pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(holder() is None, reason="this kernel has no Landlock")
 def test_a_candidate_that_vouches_for_itself_is_judged_by_its_times(project):
     base = (project.path / "tiny_work.py").read_bytes()
     project.replace("tiny_work.py", *DOUBLED)
@@ -127,7 +127,7 @@ def test_a_candidate_that_vouches_for_itself_is_judged_by_its_times(project):
     assert noted(result, "arms.identity_unproven")
 
 
-@pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(holder() is None, reason="this kernel has no Landlock")
 def test_a_change_of_texts_alone_passes_whatever_the_noise(project):
     project.write("README.md", "other words\n")
     project.write(".github/workflows/perf.yml", "on: push\n")

@@ -107,8 +107,8 @@ def github_command() -> None:
 def gate(**options: Any) -> None:
     """Measure the checked-out commit against the base, in interleaved blocks, and judge.
 
-    Configuration, benchmarks, baselines and allow-list come from the base. Measured code is confined if the kernel
-    supports that (Landlock). The command refuses to start if a token is set. Exits like `perfguard gate`.
+    Configuration, benchmarks, baselines and allow-list come from the base. Measured code runs in a sandbox, by
+    bubblewrap or else by Landlock. The command refuses to start if a token is set. Exits like `perfguard gate`.
     """
     from perfguard.cli.output import PLAIN_WIDTH, plain_text
     from perfguard.report.terminal.result import render_result
@@ -141,16 +141,17 @@ def _commands_stopped() -> Iterator[None]:
 
 def _measured(job: Job, options: dict[str, Any]) -> RunResult:
     from perfguard.gate.paired.compare_arms import compare_arms
-    from perfguard.runner.process.launching import can_confine
+    from perfguard.runner.process.sandboxing import holder
 
     pull_requests.require_fresh(options["output_dir"], shared.working_directory())
     revisions = pull_requests.revisions_of(shared.working_directory(), options["against"], job.base_ref)
     pull_requests.require_own_folder(shared.working_directory(), revisions)
-    confines = can_confine()
-    unconfined = () if confines else (fact("run.unconfined", severity=Severity.NOTABLE),)
+    unconfined = () if holder() else (fact("run.unconfined", severity=Severity.NOTABLE),)
     is_auto = options["budget_s"] == _AUTO
     given = {**options, "budget_s": None} if is_auto else options
-    with shared.load_policy({**given, "policy_from": revisions.baseline, "confine": confines or None}) as policy:
+    with shared.load_policy(
+        {**given, "policy_from": revisions.baseline, "confine": True if holder() else None}
+    ) as policy:
         loaded = policy.loaded if options["strict"] else _lenient(policy.loaded)
         gate = DEFAULT_GATE
         if is_auto:  # up to two gates, each with half of the error rate

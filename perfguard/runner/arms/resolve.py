@@ -10,16 +10,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perfguard.errors import ArmError, did_you_mean
-from perfguard.records.plan import ArmSpec, EnvProfile, ResolvedArm
+from perfguard.records.plan import ArmSpec, EnvProfile, ResolvedArm, Sandbox
 from perfguard.records.run import Arm
 from perfguard.runner.arms import git
 from perfguard.runner.arms.environment import apply_overrides, base_environment
-from perfguard.runner.arms.venvs import environment_for_tree, ready_environment
+from perfguard.runner.arms.venvs import ENVIRONMENTS, environment_for_tree, ready_environment
 from perfguard.runner.process.launching import build_bundle, compile_bundle, launched
+from perfguard.runner.process.sandboxing import interpreter_folders
 
 _KINDS = ("git", "dir", "python", "env", "set", "stack")
 _SPLIT = re.compile(r"\+(?=(?:" + "|".join(_KINDS) + r"):)")
@@ -100,7 +101,9 @@ class ArmSettings:
     profile: EnvProfile  # How much of the environment is pinned
     threads: int  # CPUs of the mask
     pass_through: tuple[str, ...] = ()  # Further environment variables for the workers
-    confine: bool = False  # Whether the arms' code may change files in folders of its own only
+    confine: bool = False  # Whether the arms' code runs in sandboxes
+    readable: tuple[str, ...] = ()  # What it may read there beside its own and the system
+    network: bool = False  # Whether it may use the network there
     path_padding: Mapping[Arm, int] = field(default_factory=dict)  # Characters that an arm's folder is longer
 
 
@@ -113,13 +116,12 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     place = settings.workshop / (_ROLE_DIRECTORY[role] + "-" * settings.path_padding.get(role, 0))
     place.mkdir(parents=True)
     tree, source_id, commit = _tree(spec, settings, place / "tree")
-    writable: tuple[str, ...] | None = None
-    if settings.confine:  # what is temporary, and the worktree, which nobody keeps; not the user's own directory
-        (place / _SCRATCH).mkdir()
-        writable = (str(place / _SCRATCH), *([str(tree.resolve())] if spec.revision is not None else ()))
-    interpreter = _interpreter(spec, settings, tree, source_id, writable)
+    sandbox = _sandbox(spec, settings, place, tree) if settings.confine else None
+    interpreter = _interpreter(spec, settings, tree, source_id, sandbox)
+    if sandbox is not None:
+        sandbox = replace(sandbox, readable=(*sandbox.readable, *_folders_of(interpreter, settings)))
     from_tree = build_bundle(place / "lib", tree=tree)
-    compile_bundle(place / "lib", interpreter, confined=settings.confine)
+    compile_bundle(place / "lib", interpreter, sandbox=sandbox)
     entries = [str(path) for path in (place / "lib", tree, tree / "src") if path.is_dir()]
     profile, threads, names = settings.profile, settings.threads, settings.pass_through
     base = base_environment(inherited, profile=profile, threads=threads, glibc=glibc_version(), pass_through=names)
@@ -141,8 +143,30 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
         source_id=source_id,
         commit=commit,
         environment=tuple(sorted(environment.items())),
-        writable=writable,
+        sandbox=sandbox,
     )
+
+
+def _sandbox(spec: ArmSpec, settings: ArmSettings, place: Path, tree: Path) -> Sandbox:
+    """It may change what is temporary, and the worktree, which nobody keeps; not the user's own directory."""
+    (place / _SCRATCH).mkdir()
+    real = str(tree.resolve())
+    repository = git.top_level(settings.project) or settings.project
+    return Sandbox(
+        writable=(str(place / _SCRATCH), *([real] if spec.revision is not None else ())),
+        readable=(str(place), real, *settings.readable),
+        hidden=(str(repository), str(settings.project)),
+        network=settings.network,
+    )
+
+
+def _folders_of(interpreter: str, settings: ArmSettings) -> tuple[str, ...]:
+    """What an interpreter needs. A set-up command may have made it a link to anywhere, so that is not followed."""
+    chosen = find_interpreter(settings.interpreter or sys.executable, settings.project) or sys.executable
+    made = settings.project / ENVIRONMENTS
+    if Path(interpreter).is_relative_to(made):
+        return (str(Path(interpreter).parent.parent), *interpreter_folders(chosen))
+    return interpreter_folders(interpreter)
 
 
 def clean_workshop(workshop: Path, project: Path) -> None:
@@ -190,9 +214,7 @@ def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str,
     return place, state.source_id if state.tree else f"dir:{directory}", state.commit
 
 
-def _interpreter(
-    spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: str, writable: tuple[str, ...] | None
-) -> str:
+def _interpreter(spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: str, sandbox: Sandbox | None) -> str:
     if spec.stack is not None:
         if spec.interpreter is not None:
             raise ArmError(f"arm {spec.text!r}: stack: brings its own interpreter; drop python:")
@@ -200,21 +222,23 @@ def _interpreter(
     if spec.revision is not None and settings.setup and spec.interpreter is None:
         base, command, project = settings.interpreter or sys.executable, settings.setup, settings.project
         made = environment_for_tree(
-            tree, source_id, command=command, base_interpreter=base, project=project, writable=writable
+            tree, source_id, command=command, base_interpreter=base, project=project, sandbox=sandbox
         )
         return str(made)
     chosen = spec.interpreter or settings.interpreter or sys.executable
     path = find_interpreter(chosen, settings.project)
     if path is None:
         raise ArmError(f"arm {spec.text!r}: there is no interpreter {chosen!r}; give the path of a python executable")
-    if not _is_python(path, confined=settings.confine):
+    if not _is_python(path, sandbox):
         raise ArmError(f"arm {spec.text!r}: {path} is not a Python interpreter; give the path of a python executable")
     return path
 
 
-def _is_python(path: str, *, confined: bool) -> bool:
+def _is_python(path: str, sandbox: Sandbox | None) -> bool:
     """Whether a program runs Python code; asked in isolation, so that no variable of the arm can confuse it."""
-    command = launched([path, "-I", "-c", "print(6 * 7)"], writable=() if confined else None)
+    if sandbox is not None:
+        sandbox = replace(sandbox, readable=interpreter_folders(path), writable=())
+    command = launched([path, "-I", "-c", "print(6 * 7)"], sandbox=sandbox)
     try:
         done = subprocess.run(command, capture_output=True, timeout=_ASK_TIMEOUT_S, check=False)
     except (OSError, subprocess.SubprocessError):

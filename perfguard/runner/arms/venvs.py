@@ -10,13 +10,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError, UsageError
+from perfguard.records.plan import Sandbox
 from perfguard.runner.arms.environment import looks_secret
 from perfguard.runner.process.launching import launched, run_captured
 
+ENVIRONMENTS = ".perfguard/envs"  # Below a project: those that its set-up command made
 _STEP_TIMEOUT_S = 3600.0
 _SETUP_TIMEOUT_S = 1800.0
 
@@ -161,41 +163,36 @@ def _run_step(arguments: list[str], progress: Callable[[str], None]) -> None:
 
 
 def environment_for_tree(
-    tree: Path,
-    source_id: str,
-    *,
-    command: str,
-    base_interpreter: str,
-    project: Path,
-    writable: tuple[str, ...] | None = None,
+    tree: Path, source_id: str, *, command: str, base_interpreter: str, project: Path, sandbox: Sandbox | None = None
 ) -> Path:
     """Interpreter of a venv in which `command` has been run inside `tree`.
 
     The venv is kept under `.perfguard/envs/` and reused for the same tree, command and interpreter. An editable
     install would point at a checkout that is gone by then, so the command should install a copy (`pip install .`).
-    The command may change `writable`, the first of it for temporary files, beside the venv; None confines nothing.
+    In a `sandbox` the command may change the venv, too; temporary files go to the first folder that it may change.
 
     Raises:
         ArmError: The venv cannot be made or the command fails; with the end of its output.
     """
     key = hashlib.sha256(f"{source_id}\0{command}\0{base_interpreter}".encode()).hexdigest()[:16]
-    home = project / ".perfguard" / "envs" / key
+    home = project / ENVIRONMENTS / key
     python = home / "bin" / "python"
     done = home / "perfguard-ready"
     if done.is_file() and python.exists():
         return python
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
-    rights = None if writable is None else (*writable, str(home))
+    if sandbox is not None:
+        sandbox = replace(sandbox, writable=(*sandbox.writable, str(home)))
     base = shutil.which(base_interpreter) or base_interpreter
-    _run([base, "-m", "venv", str(home)], "the venv cannot be made", tree, None, rights)
-    _run(["/bin/sh", "-c", command], f"the set-up command {command!r} failed", tree, home, rights)
+    _run([base, "-m", "venv", str(home)], "the venv cannot be made", tree, None, sandbox)
+    _run(["/bin/sh", "-c", command], f"the set-up command {command!r} failed", tree, home, sandbox)
     done.write_text(f"{source_id}\n{command}\n", encoding="utf-8")
     return python
 
 
-def _run(arguments: list[str], failure: str, tree: Path, venv: Path | None, writable: tuple[str, ...] | None) -> None:
-    command, environment = launched(arguments, writable=writable), _environment(venv, writable)
+def _run(arguments: list[str], failure: str, tree: Path, venv: Path | None, sandbox: Sandbox | None) -> None:
+    command, environment = launched(arguments, sandbox=sandbox), _environment(venv, sandbox)
     try:
         done = run_captured(command, directory=tree, environment=environment, timeout_s=_SETUP_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -205,14 +202,14 @@ def _run(arguments: list[str], failure: str, tree: Path, venv: Path | None, writ
         raise ArmError(f"{failure} with exit code {done.returncode}:\n{tail}")
 
 
-def _environment(venv: Path | None, writable: tuple[str, ...] | None) -> dict[str, str]:
+def _environment(venv: Path | None, sandbox: Sandbox | None) -> dict[str, str]:
     """What an installer needs of perfguard's own environment; no credentials where its command is not trusted."""
     environment = dict(os.environ)
     environment.pop("PYTHONPATH", None)
     if venv is not None:
         environment["VIRTUAL_ENV"] = str(venv)
         environment["PATH"] = f"{venv / 'bin'}{os.pathsep}{environment.get('PATH', '')}"
-    if writable is None:
+    if sandbox is None:
         return environment
     kept = {name: value for name, value in environment.items() if not looks_secret(name)}
-    return {**kept, "TMPDIR": writable[0], "PIP_NO_CACHE_DIR": "1"}
+    return {**kept, "TMPDIR": sandbox.writable[0], "PIP_NO_CACHE_DIR": "1"}

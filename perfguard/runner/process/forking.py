@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -21,13 +22,15 @@ from perfguard.records.protocol import PRELOAD_VARIABLE, SERVER_VARIABLE
 from perfguard.runner.process.worker_process import Channels, WorkerFailure, failure_of_end, last_words
 
 _EXIT_GRACE_S = 5.0
+_SIGNALLED = 128
 _LONGEST_LINE = 64  # Bytes of a number
 
 
 class ForkServer:
     """A process that forks workers.
 
-    `command` starts it; `preloads` are the modules that it imports first.
+    `command` starts it, in PID namespaces of its own if it is sandboxed; `preloads` are the modules that it imports
+    first.
     """
 
     def __init__(
@@ -38,8 +41,10 @@ class ForkServer:
         directory: str,
         preloads: Sequence[str],
         log: Path,
+        is_sandboxed: bool = False,
     ) -> None:
         self._log_path = log
+        self._is_sandboxed = is_sandboxed
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("ab") as output:
             # As long in each arm: the environment shifts the stack.
@@ -80,6 +85,8 @@ class ForkServer:
         code = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self._process.wait(_EXIT_GRACE_S if process.has_ended else 0)
+            if code > _SIGNALLED:  # as a shell and bubblewrap say it
+                code = _SIGNALLED - code
         self.close()
         said = last_words(self._log_path)
         if code is None:
@@ -91,6 +98,18 @@ class ForkServer:
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
+
+    def worker_at(self, pid: int) -> int | None:
+        """Process id of the worker that the server calls `pid`, which in a sandbox is another; None if it has none."""
+        own = 2 if self._is_sandboxed else 1  # The worker's PID namespaces, from this process's on
+        with contextlib.suppress(psutil.Error, OSError):
+            for child in psutil.Process(self._process.pid).children(recursive=True):
+                status = Path(f"/proc/{child.pid}/status").read_text(encoding="ascii", errors="replace")
+                numbers = re.search(r"^NSpid:(.*)$", status, re.MULTILINE)
+                ids = [int(number) for number in numbers[1].split()] if numbers else []
+                if len(ids) == own and ids[-1] == pid:
+                    return int(child.pid)
+        return None
 
     def close(self) -> None:
         """End the server and all that it and its workers have started, whatever state it is in."""
@@ -131,12 +150,10 @@ class ForkedProcess:
         pid = self._next_number(timeout_s)
         if pid is None or pid <= 1:
             return False
-        try:
-            if psutil.Process(pid).ppid() != self._server.pid:
-                return False
-        except psutil.Error:
+        found = self._server.worker_at(pid)
+        if found is None:
             return False
-        self.pid = pid
+        self.pid = found
         return True
 
     def wait(self, timeout_s: float) -> int:

@@ -15,12 +15,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import perfguard
 from perfguard.errors import MeasurementError
-from perfguard.runner.process.launcher import confinement_version
+from perfguard.records.plan import Sandbox
+from perfguard.runner.process.sandboxing import Holder, bubblewrapped, holder
 
 START_SCRIPT = "start.py"  # At the bundle's root: starts a module of the bundle, given by name
 _MODULES = ("__init__.py", "errors.py", "units.py")
@@ -41,25 +43,24 @@ def launched(
     *,
     cpus: Sequence[int] = (),
     memory_node: int | None = None,
-    writable: Iterable[str] | None = None,
+    sandbox: Sandbox | None = None,
 ) -> list[str]:
     """The command that prepares a process of ours and then becomes another one, which begins with an absolute path.
 
-    Empty `cpus` leave the affinity mask alone, a `memory_node` of None the memory policy, and `writable`, the only
-    folders that it may change, every right.
+    Empty `cpus` leave the affinity mask alone, a `memory_node` of None the memory policy, and a `sandbox` of None every
+    right.
     """
-    if not cpus and memory_node is None and writable is None:
+    if not cpus and memory_node is None and sandbox is None:
         return list(arguments)
+    folders = "-"
+    if sandbox is not None and holder() is Holder.BUBBLEWRAP:
+        arguments = bubblewrapped(arguments, sandbox)
+    elif sandbox is not None:
+        folders = os.pathsep.join(sandbox.writable)
     launcher = str(Path(__file__).with_name("launcher.py"))
     mask = ",".join(map(str, cpus)) or "-"
     node = "-" if memory_node is None else str(memory_node)
-    folders = "-" if writable is None else os.pathsep.join(writable)
     return [sys.executable, "-I", launcher, str(os.getpid()), mask, node, folders, "--", *arguments]
-
-
-def can_confine() -> bool:
-    """Whether this kernel can take rights from a process that are not the process's own to give up (Landlock)."""
-    return confinement_version() > 0
 
 
 def run_captured(
@@ -141,12 +142,14 @@ def build_bundle(destination: Path, *, tree: Path | None) -> tuple[Path, ...]:
     return tuple(target / name for name in own)
 
 
-def compile_bundle(destination: Path, interpreter: str, *, confined: bool = False) -> None:
+def compile_bundle(destination: Path, interpreter: str, *, sandbox: Sandbox | None = None) -> None:
     """Write byte code for the interpreter under test, so that no block spends time on it; failing only costs time."""
     # -I and -S: the working directory may be a stranger's, and an arm's own site packages are no business of a step
     # that writes where the measuring code lies.
     command = [interpreter, "-I", "-S", "-m", "compileall", "-q", str(destination)]
-    command = launched(command, writable=(str(destination),) if confined else None)
+    if sandbox is not None:
+        sandbox = replace(sandbox, writable=(str(destination),))
+    command = launched(command, sandbox=sandbox)
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run(command, capture_output=True, timeout=_COMPILE_TIMEOUT_S, check=False)
 

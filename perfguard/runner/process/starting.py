@@ -6,15 +6,16 @@ import itertools
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perfguard.records.plan import BlockPlan, MeasureSettings, ResolvedArm
+from perfguard.records.plan import BlockPlan, MeasureSettings, ResolvedArm, Sandbox
 from perfguard.records.protocol import CONTROL_VARIABLE
 from perfguard.records.ranks import SOCKETS_VARIABLE, Sockets
 from perfguard.records.run import Arm
 from perfguard.runner.process.forking import ForkServer
 from perfguard.runner.process.launching import START_SCRIPT, launched
+from perfguard.runner.process.sandboxing import Holder, holder
 from perfguard.runner.process.worker_process import Channels, ChildProcess, Process, Worker, WorkerProcess
 
 CALIBRATION_MIN_TIME_S = 0.02  # pyperf doubles its loops until one value takes this long
@@ -80,21 +81,22 @@ class ProcessStarter:
         program = (resolved.interpreter, str(Path(resolved.bundle) / START_SCRIPT), "perfguard.worker")
         variables = {"PYTHONHASHSEED": str(hash_seed), SOCKETS_VARIABLE: json.dumps(self.sockets)}
         return ForkServer(
-            launched(program, cpus=self.cpus, memory_node=self.memory_node, writable=self._writable(resolved)),
+            launched(program, cpus=self.cpus, memory_node=self.memory_node, sandbox=self._sandbox(resolved)),
             environment={**self.environments[arm], **variables},
             directory=resolved.tree or str(self.folder),
             preloads=self.preloads,
+            is_sandboxed=resolved.sandbox is not None and holder() is Holder.BUBBLEWRAP,
             log=self.folder / "logs" / f"{self._unused('server', code)}-{code}.log",
         )
 
-    def _writable(self, arm: ResolvedArm) -> tuple[str, ...] | None:
-        """The arm's own folders, and those that pyperf and the profiler write to; the verdict is in neither."""
-        if arm.writable is None:
+    def _sandbox(self, arm: ResolvedArm) -> Sandbox | None:
+        """The arm's own, with the folders that pyperf and the profiler write to; the verdict is in neither."""
+        if arm.sandbox is None:
             return None
         folders = [self.folder / name for name in _OUTPUT]
         for folder in folders:
             folder.mkdir(exist_ok=True)  # rights are given to folders that exist
-        return (*arm.writable, *map(str, folders))
+        return replace(arm.sandbox, writable=(*arm.sandbox.writable, *map(str, folders)))
 
     def _unused(self, name: str, code: str) -> str:
         """A name with a number that no log of this run has: a run may calibrate twice, and workers may crash."""
