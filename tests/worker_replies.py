@@ -6,13 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from perfguard.records.protocol import Message
 
 REFUSAL: Message = {"reply": "failed", "reason": "ValueError: no", "detail": "traceback", "kind": "error"}
 
 
-class QueuedReplies:
+class WritesInPlace:
+    """The half of a fake worker that writes no files, or at once where they belong."""
+
+    def place_of(self, file: Path) -> Path:
+        return file
+
+    def take(self, file: Path) -> None:
+        """Nothing has to be moved."""
+
+
+class QueuedReplies(WritesInPlace):
     """The answering half of a fake worker: replies wait in their order, and an exception among them is raised."""
 
     def __init__(self) -> None:

@@ -9,9 +9,9 @@ import textwrap
 
 import pytest
 
-from perfguard.runner.process.launcher import confinement_version
 from perfguard.records.plan import Sandbox
 from perfguard.runner.process import launching
+from perfguard.runner.process.launcher import confinement_version
 from perfguard.runner.process.launching import launched
 from perfguard.runner.process.sandboxing import Holder
 

@@ -193,7 +193,7 @@ def test_no_worker_survives_a_parent_that_was_killed(rig, tmp_path):
             )
             worker = WorkerProcess(
                 lambda channels, timeout_s: server.fork(("--worker", "-q"), channels, timeout_s=timeout_s),
-                log=logs / "driver.log",
+                log=logs / "driver.log", outbox=logs,
             )
             worker.send("hello", protocol=1, job={{"import_torch": False}})
             worker.receive(60)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from perfguard.runner.process.sandboxing import holder
+from perfguard.runner.process.launcher import confinement_version
+from perfguard.runner.process.sandboxing import Holder, holder
 from tests.tiny_projects import DOUBLED, noted, outcomes
 
 REVISIONS = ("--baseline", "git:HEAD^1", "--candidate", "git:HEAD", "--policy-from", "HEAD^1")
@@ -73,8 +77,30 @@ def test_an_unknown_revision_is_one_sentence(project):
     assert "git knows no revision 'v9'" in done.stderr
 
 
-@pytest.mark.skipif(holder() is None, reason="this kernel has no Landlock")
-def test_confined_code_is_measured_as_ever_and_can_change_nothing(project):
+@pytest.fixture(params=list(Holder), ids=lambda held: held.value)
+def held_by(request, project):
+    """What holds confined code: bubblewrap, or Landlock on a machine without it."""
+    if request.param is Holder.BUBBLEWRAP and holder() is not Holder.BUBBLEWRAP:
+        pytest.skip("bubblewrap does not work here")
+    if request.param is Holder.LANDLOCK:
+        if not confinement_version():
+            pytest.skip("this kernel has no Landlock")
+        without_bubblewrap(project)
+    return request.param
+
+
+def without_bubblewrap(project):
+    programs = project.path.parent / "programs"
+    programs.mkdir()
+    for folder in reversed(project.environment["PATH"].split(os.pathsep)):
+        for program in Path(folder).iterdir() if Path(folder).is_dir() else ():
+            (programs / program.name).unlink(missing_ok=True)
+            (programs / program.name).symlink_to(program)
+    (programs / "bwrap").unlink(missing_ok=True)
+    project.environment["PATH"] = str(programs)
+
+
+def test_confined_code_is_measured_as_ever_and_can_change_nothing(project, held_by):
     before = (project.path / "perfguard.toml").read_bytes(), (project.path / ".git" / "config").read_bytes()
     work = (project.path / "tiny_work.py").read_text(encoding="utf-8")
     project.write("tiny_work.py", SCRIBBLE.format(project=str(project.path)) + work)
@@ -83,7 +109,9 @@ def test_confined_code_is_measured_as_ever_and_can_change_nothing(project):
     assert set(outcomes(result)) == {"tiny.sum", "tiny.sort"}
     assert "failed" not in outcomes(result).values()
     logs = "".join(path.read_text() for path in (project.latest_run() / "logs").glob("*-b.log"))
-    assert "PermissionError" in logs
+    refused = "PermissionError" if held_by is Holder.LANDLOCK else "OSError"
+    assert f"{project.path} perfguard.toml {refused}" in logs
+    assert bool(noted(result, "run.held_by_landlock")) == (held_by is Holder.LANDLOCK)
     assert f"{project.path} perfguard.toml written" not in logs
     assert f"{project.path} .git/config written" not in logs
     assert "token None" in logs
@@ -93,8 +121,15 @@ def test_confined_code_is_measured_as_ever_and_can_change_nothing(project):
     assert b"forged" not in (project.latest_run() / "result.json").read_bytes()
 
 
-@pytest.mark.skipif(holder() is None, reason="this kernel has no Landlock")
-def test_a_confined_set_up_command_fills_its_venv_and_nothing_else(project):
+def test_confinement_that_must_be_strict_is_refused_without_bubblewrap(project):
+    project.git("commit", "-q", "--allow-empty", "-m", "nothing")
+    without_bubblewrap(project)
+    done = project.run("compare", *REVISIONS, "--confine", "strict", "--no-progress")
+    assert done.returncode == 3
+    assert "install the package bubblewrap" in done.stderr
+
+
+def test_a_confined_set_up_command_fills_its_venv_and_nothing_else(project, held_by):
     project.git("commit", "-q", "--allow-empty", "-m", "nothing")
     command = (
         f"echo made > $VIRTUAL_ENV/made; echo $GITHUB_TOKEN > $VIRTUAL_ENV/token; echo x > {project.path}/forged; :"
@@ -115,7 +150,7 @@ hashlib.sha256 = lambda data=b"", **options: _sha256(_theirs if data == _mine el
 """
 
 
-@pytest.mark.skipif(holder() is None, reason="this kernel has no Landlock")
+@pytest.mark.skipif(holder() is None, reason="nothing confines code here")
 def test_a_candidate_that_vouches_for_itself_is_judged_by_its_times(project):
     base = (project.path / "tiny_work.py").read_bytes()
     project.replace("tiny_work.py", *DOUBLED)
@@ -127,7 +162,7 @@ def test_a_candidate_that_vouches_for_itself_is_judged_by_its_times(project):
     assert noted(result, "arms.identity_unproven")
 
 
-@pytest.mark.skipif(holder() is None, reason="this kernel has no Landlock")
+@pytest.mark.skipif(holder() is None, reason="nothing confines code here")
 def test_a_change_of_texts_alone_passes_whatever_the_noise(project):
     project.write("README.md", "other words\n")
     project.write(".github/workflows/perf.yml", "on: push\n")

@@ -17,6 +17,7 @@ from perfguard.errors import ArmError, HostUnfitError, MeasurementError, UsageEr
 from perfguard.records.plan import Sandbox
 from perfguard.runner.arms.environment import looks_secret
 from perfguard.runner.process.launching import launched, run_captured
+from perfguard.runner.process.sandboxing import interpreter_folders
 
 ENVIRONMENTS = ".perfguard/envs"  # Below a project: those that its set-up command made
 _STEP_TIMEOUT_S = 3600.0
@@ -182,9 +183,10 @@ def environment_for_tree(
         return python
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
-    if sandbox is not None:
-        sandbox = replace(sandbox, writable=(*sandbox.writable, str(home)))
     base = shutil.which(base_interpreter) or base_interpreter
+    if sandbox is not None:
+        readable = (*sandbox.readable, *interpreter_folders(base))
+        sandbox = replace(sandbox, readable=readable, writable=(*sandbox.writable, str(home)))
     _run([base, "-m", "venv", str(home)], "the venv cannot be made", tree, None, sandbox)
     _run(["/bin/sh", "-c", command], f"the set-up command {command!r} failed", tree, home, sandbox)
     done.write_text(f"{source_id}\n{command}\n", encoding="utf-8")

@@ -175,8 +175,10 @@ class ArmWorker:
         Raises:
             CaseRefused: The case raises, or a file cannot be written.
         """
-        self._worker.send("profile", case=_described(case), kind=kind.value, **_files(trace, log))
-        return self._outcome("profiled", ProfiledStep)  # exporting a trace takes longer than the step itself
+        self._worker.send("profile", case=_described(case), kind=kind.value, **self._files(trace, log))
+        step = self._outcome("profiled", ProfiledStep)  # exporting a trace takes longer than the step itself
+        self._take_files(trace, log)
+        return step
 
     def program(self, case: Case) -> Message:
         """What the process knows of the program behind a prepared case, as `ProgramFacts` has it.
@@ -205,6 +207,16 @@ class ArmWorker:
     def close(self) -> None:
         """End the process."""
         self._worker.close()
+
+    def _files(self, trace: Path | None, log: Path | None) -> dict[str, str | None]:
+        """Where the worker writes what goes to `trace` and `log`: to the folder that its arm alone may change."""
+        named = {"trace": trace, "log": log}
+        return {name: None if path is None else str(self._worker.place_of(path)) for name, path in named.items()}
+
+    def _take_files(self, *wanted: Path | None) -> None:
+        for path in wanted:
+            if path is not None:
+                self._worker.take(path)
 
     def _outcome(self, reply: str, kind: type[T]) -> T:
         message = self._expect(reply, self._settings.setup_timeout_s)
@@ -335,11 +347,12 @@ class ProfilingWorker(ArmWorker):
         Raises:
             CaseRefused: A file cannot be written, or the script runs a profiler of its own; it has been ended.
         """
-        self._worker.send("step", kind=kind.value, **_files(trace, log))
+        self._worker.send("step", kind=kind.value, **self._files(trace, log))
         reply = self._expect(("profiled", "ended"), timeout_s)
         if reply["reply"] == "ended":
             return self._script_end(reply)
         self._require_mask(reply)
+        self._take_files(trace, log)
         return decoded(reply, ProfiledStep)
 
     def stop_script(self, *, timeout_s: float) -> ScriptEnd:
@@ -362,8 +375,11 @@ class ProfilingWorker(ArmWorker):
         Raises:
             CaseRefused: A file cannot be written, or the script runs a profiler of its own.
         """
-        self._worker.send("whole", path=str(path), arguments=list(arguments), kind=kind.value, **_files(trace, log))
+        self._worker.send(
+            "whole", path=str(path), arguments=list(arguments), kind=kind.value, **self._files(trace, log)
+        )
         step = decoded(self._expect("profiled", timeout_s), ProfiledStep)
+        self._take_files(trace, log)
         return WholeScript(step=step, end=self._script_end(self._expect("ended", timeout_s)))
 
     def replay(self, op: RecordedOp, *, budget_s: float = 0.1) -> ReplayedOp:
@@ -385,7 +401,3 @@ class ProfilingWorker(ArmWorker):
     def _script_end(self, reply: Message) -> ScriptEnd:
         self._require_mask(reply)
         return decoded(reply, ScriptEnd)
-
-
-def _files(trace: Path | None, log: Path | None) -> dict[str, str | None]:
-    return {"trace": None if trace is None else str(trace), "log": None if log is None else str(log)}

@@ -19,7 +19,8 @@ from perfguard.runner.process.sandboxing import Holder, holder
 from perfguard.runner.process.worker_process import Channels, ChildProcess, Process, Worker, WorkerProcess
 
 CALIBRATION_MIN_TIME_S = 0.02  # pyperf doubles its loops until one value takes this long
-_OUTPUT = ("raw", "profiles")  # Folders of a run that workers write to
+_OUTBOX = "out"  # Folder beside an arm's bundle, which its workers write to and no others
+_RAW = "raw"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +48,14 @@ class ProcessStarter:
         loops: tuple[str, ...] = ("--calibrate-loops", "--min-time", str(CALIBRATION_MIN_TIME_S), "-w", "1", "-n", "1")
         if settings is not None:
             loops = ("-l", "1", "-w", str(settings.warmups), "-n", str(settings.samples))
-        raw, mask = self.folder / "raw" / f"{label}-{code}.json", ",".join(map(str, self.cpus))
+        raw, outbox, mask = self._raw() / f"{label}-{code}.json", self._outbox(arm), ",".join(map(str, self.cpus))
         hash_seed = block.hash_seed if settings is not None else self._living_hash_seed(arm, block.hash_seed)
-        arguments = ("--worker", "-q", *loops, "--affinity", mask, "-o", str(raw))
+        arguments = ("--worker", "-q", *loops, "--affinity", mask, "-o", str(outbox / raw.name))
 
         def begin(channels: Channels, timeout_s: float) -> Process:
             return self._server(arm, hash_seed).fork(arguments, channels, timeout_s=timeout_s)
 
-        return WorkerProcess(begin, log=self.folder / "logs" / f"{label}-{code}.log")
+        return WorkerProcess(begin, log=self.folder / "logs" / f"{label}-{code}.log", outbox=outbox, kept=raw)
 
     def close(self) -> None:
         """End all servers; the next worker needs new ones."""
@@ -90,13 +91,20 @@ class ProcessStarter:
         )
 
     def _sandbox(self, arm: ResolvedArm) -> Sandbox | None:
-        """The arm's own, with the folders that pyperf and the profiler write to; the verdict is in neither."""
+        """The arm's own, with the folder that pyperf and the profiler write to; the verdict is in none of them."""
         if arm.sandbox is None:
             return None
-        folders = [self.folder / name for name in _OUTPUT]
-        for folder in folders:
-            folder.mkdir(exist_ok=True)  # rights are given to folders that exist
-        return replace(arm.sandbox, writable=(*arm.sandbox.writable, *map(str, folders)))
+        return replace(arm.sandbox, writable=(*arm.sandbox.writable, str(self._outbox(arm.role))))
+
+    def _outbox(self, arm: Arm) -> Path:
+        folder = Path(self.arms[arm].bundle).with_name(_OUTBOX)
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _raw(self) -> Path:
+        folder = self.folder / _RAW
+        folder.mkdir(exist_ok=True)
+        return folder
 
     def _unused(self, name: str, code: str) -> str:
         """A name with a number that no log of this run has: a run may calibrate twice, and workers may crash."""
@@ -121,7 +129,7 @@ class ProcessStarter:
             )
             return ChildProcess(child)
 
-        return WorkerProcess(begin, log=self.folder / "logs" / "control.log")
+        return WorkerProcess(begin, log=self.folder / "logs" / "control.log", outbox=self.folder / _RAW)
 
 
 def _code(arm: Arm) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from perfguard.records.run import Arm
 
 _STDERR_TAIL_BYTES = 4000
 _EXIT_GRACE_S = 5.0
+_LONGEST_FILE_BYTES = 1024**3  # Of what a worker writes: a trace
 
 
 class WorkerFailure(Exception):  # noqa: N818 - it is the worker's failure, turned into a verdict, not an error of ours
@@ -50,6 +52,16 @@ class Worker(Protocol):
 
     def processes(self) -> tuple[int, ...]:
         """Process ids of the worker and of everything it has started; empty where it has none."""
+
+    def place_of(self, file: Path) -> Path:
+        """Where the worker writes what becomes a file of the run: a folder that its arm may change, and no other."""
+
+    def take(self, file: Path) -> None:
+        """Make a file of the run of what the worker wrote at that place.
+
+        Raises:
+            WorkerFailure: There is none, or none that ends: a link, a pipe, a device, or more than a gigabyte.
+        """
 
     def close(self) -> None:
         """End the worker, whatever state it is in."""
@@ -85,12 +97,16 @@ class WorkerProcess:
     """A real worker: a process, two pipes, and a log file that takes its stdout and stderr.
 
     `begin` starts the process within so many seconds; it is called when the first reply is waited for, and may raise
-    WorkerFailure.
+    WorkerFailure. A file in the `outbox` with the name of `kept` is moved there when the worker is closed.
     """
 
-    def __init__(self, begin: Callable[[Channels, float], Process], *, log: Path) -> None:
+    def __init__(
+        self, begin: Callable[[Channels, float], Process], *, log: Path, outbox: Path, kept: Path | None = None
+    ) -> None:
         self._begin = begin
         self._log_path = log
+        self._outbox = outbox
+        self._kept = kept
         self._buffer = b""
         self._owes_answer = False
         self._process: Process | None = None
@@ -176,10 +192,21 @@ class WorkerProcess:
         finally:
             if process is not None:
                 self._kill(process, started)
+            if self._kept is not None and process is not None:
+                with contextlib.suppress(WorkerFailure):
+                    self.take(self._kept)
             own = (self._command_read, self._reply_write) if process is None else ()
             for descriptor in (*own, self._reply_read, *self._died):
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
+
+    def place_of(self, file: Path) -> Path:
+        """Where the worker writes what becomes a file of the run."""
+        return self._outbox / file.name
+
+    def take(self, file: Path) -> None:
+        """Make a file of the run of what the worker wrote at that place."""
+        _take(self.place_of(file), file)
 
     def _write(self, message: bytes) -> None:
         with contextlib.suppress(BrokenPipeError):
@@ -204,6 +231,22 @@ class WorkerProcess:
 
     def _tail(self) -> str:
         return last_words(self._log_path)
+
+
+def _take(source: Path, destination: Path) -> None:
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            written = os.fstat(descriptor)
+            if not stat.S_ISREG(written.st_mode) or written.st_size > _LONGEST_FILE_BYTES:
+                raise WorkerFailure(f"the worker left {source.name}, which is no file of a size that it has")
+            source.replace(destination)
+            if not os.path.samestat(written, destination.lstat()):
+                raise WorkerFailure(f"the worker replaced {source.name} while it was taken")
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise WorkerFailure(f"the worker left no {source.name} ({error.strerror})") from error
 
 
 def failure_of_end(code: int, detail: str) -> WorkerFailure:
