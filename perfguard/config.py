@@ -81,8 +81,8 @@ class Config:
     Landlock."""
     confined_reads: tuple[str, ...] = ()
     """Further files and folders that confined code may read; homes, temporary folders and the repository are hidden."""
-    confined_network: bool = False
-    """Confined code may use the network."""
+    confined_network: bool | Literal["setup"] = False
+    """Confined code may use the network; `setup`: the set-up command alone, such as `pip install .`."""
     pass_env: tuple[str, ...] = ()
     """Further environment variables that your benchmarks need."""
     cpus: str | None = None

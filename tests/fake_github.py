@@ -68,7 +68,7 @@ class FakeGitHub:
                 "number": number,
                 "state": "open",
                 "head": head,
-                "base": {"ref": "main"},
+                "base": {"ref": "main", "sha": "b" * 40},
                 "labels": [{"name": name} for name in labels],
             }
         )
@@ -180,7 +180,7 @@ def _create_pull(hub: FakeGitHub, request: Request) -> Response:
     data = request.get_json()
     hub.pulls.append(
         {"number": 70 + len(hub.pulls), "head": {"sha": hub.refs[data["head"]], "ref": data["head"]}, "labels": [],
-         "base": {"ref": data["base"]}, "title": data["title"], "body": data["body"]}
+         "base": {"ref": data["base"], "sha": "b" * 40}, "title": data["title"], "body": data["body"]}
     )  # fmt: skip
     return as_json(hub.pulls[-1], 201)
 

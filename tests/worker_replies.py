@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,11 +11,15 @@ if TYPE_CHECKING:
 
     from perfguard.records.protocol import Message
 
+_SECONDS = itertools.count(0.0, 1000.0)
 REFUSAL: Message = {"reply": "failed", "reason": "ValueError: no", "detail": "traceback", "kind": "error"}
 
 
 class WritesInPlace:
-    """The half of a fake worker that writes no files, or at once where they belong."""
+    """The half of a fake worker that writes no files, or at once where they belong, and whose samples last."""
+
+    def now_s(self) -> float:
+        return next(_SECONDS)
 
     def place_of(self, file: Path) -> Path:
         return file

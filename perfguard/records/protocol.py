@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -44,9 +45,12 @@ from typing import Any, Protocol
 PROTOCOL_VERSION = 1
 SERVER_VARIABLE = "PERFGUARD_SERVER"  # Environment variable with the descriptor of a fork server's socket
 PRELOAD_VARIABLE = "PERFGUARD_PRELOAD"  # Environment variable with the modules that it imports first, between commas
+PATH_VARIABLE = "PERFGUARD_PATH"  # Environment variable with the arm's import path, as PYTHONPATH has it
 CONTROL_VARIABLE = "PERFGUARD_CONTROL"  # Environment variable with `READ_FD,WRITE_FD` of the worker's two pipes
 
 MAX_LINE_BYTES = 8 * 1024 * 1024  # A longer line is rubbish, not a message
+_MAX_DEPTH = 32
+_MAX_INTEGER = 2**63 - 1
 
 STEP_WINDOW = "perfguard::step"  # Name of the event around each profiled step in its trace
 MODULE_PREFIX = "module:"  # What the names of the events around modules begin with: `module:ResNet.layer1.0.conv1`
@@ -79,13 +83,34 @@ def encode(message: Message) -> bytes:
 
 
 def decode(line: bytes) -> Message:
-    """The message in a line. Raises ValueError: the line is not a JSON object; the message shows its beginning."""
+    """The message in a line.
+
+    Raises:
+        ValueError: It is not a JSON object of finite numbers, of a sane depth; the message shows its beginning.
+    """
     message = None
-    with contextlib.suppress(ValueError):
-        message = json.loads(line)
+    with contextlib.suppress(ValueError, RecursionError):
+        message = _sound(json.loads(line), _MAX_DEPTH)
     if not isinstance(message, dict):
         raise ValueError(f"not a message: {line[:120]!r}")  # noqa: TRY004 - it is the content that is wrong
     return message
+
+
+def _sound(value: Any, depth: int) -> Any:
+    """The value, its texts without half surrogates. Raises ValueError: a number or the depth is beyond all measure."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(value)
+    if isinstance(value, int) and abs(value) > _MAX_INTEGER:
+        raise ValueError(value)
+    if isinstance(value, (list, dict)):
+        if not depth:
+            raise ValueError(depth)
+        if isinstance(value, list):
+            return [_sound(each, depth - 1) for each in value]
+        return {_sound(key, 0): _sound(each, depth - 1) for key, each in value.items()}
+    return value
 
 
 def receive(reader: BinaryLines) -> Message | None:

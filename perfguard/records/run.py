@@ -87,6 +87,16 @@ class CaseIntrusion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CaseClock:
+    """How far the workers' own times of a case in a block explain what the parent's clock saw; medians of samples."""
+
+    case_id: str
+    block: int
+    elapsed_s: float  # Seconds of a sample of the candidate by the parent's clock
+    unexplained_s: float  # Seconds of the candidate's samples that it does not claim, less those of the baseline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockConditions:
     """What the host did during a block; says nothing about which arm was running."""
 

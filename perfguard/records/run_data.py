@@ -20,6 +20,7 @@ from perfguard.records.run import (
     Arm,
     BlockConditions,
     CaseChecks,
+    CaseClock,
     CaseFailed,
     CaseIntrusion,
     CaseSamples,
@@ -360,6 +361,26 @@ class RunData:
             for block, done in self._complete(stage)
         )
 
+    def clocks(self, stage: Stage = Stage.MAIN) -> tuple[CaseClock, ...]:
+        """The parent's clock beside the workers', for each case and block of a stage in which both can be compared.
+
+        They cannot in older recordings, nor where a state is made again before each call of the baseline.
+        """
+        found = []
+        for block, _ in self._complete(stage):
+            timed = block.timed or {}
+            before, after = (_unexplained_s(timed.get(arm, [])) for arm in (Arm.BASELINE, Arm.CANDIDATE))
+            if before is None or after is None:
+                continue
+            if not any(sample.is_renewed for sample in timed[Arm.BASELINE]):  # the candidate's word does not count
+                elapsed_s = statistics.median(sample.elapsed_s or 0.0 for sample in timed[Arm.CANDIDATE])
+                found.append(
+                    CaseClock(
+                        case_id=block.case_id, block=block.block, elapsed_s=elapsed_s, unexplained_s=after - before
+                    )
+                )
+        return tuple(found)
+
     def _complete(self, stage: Stage) -> Iterator[tuple[CaseBlock, ev.CaseFinished]]:
         """Complete cases of a stage's blocks, also of one that did not come to its end, with what ended each."""
         for block in self._blocks.values():
@@ -396,3 +417,10 @@ class RunData:
                     )
                 )
         return {case_id: tuple(rounds) for case_id, rounds in found.items()}
+
+
+def _unexplained_s(samples: list[ev.SampleTimed]) -> float | None:
+    """Median seconds of samples by the parent's clock that the worker does not claim; None where there are none."""
+    if not samples or any(sample.elapsed_s is None for sample in samples):
+        return None
+    return float(statistics.median((each.elapsed_s or 0.0) - each.value_s * each.iterations for each in samples))

@@ -84,7 +84,8 @@ def start_arms(
         pass_through=config.pass_env,
         confine=bool(config.confine),
         readable=config.confined_reads,
-        network=config.confined_network,
+        network=config.confined_network is True,
+        setup_network=bool(config.confined_network),
     )
     sockets = sockets_of(session.fingerprint, session.selection.cpus)
     arms: dict[Arm, ResolvedArm] = {}

@@ -24,11 +24,11 @@ from perfguard.errors import ConfigError
 from perfguard.records.facts import Fact
 from perfguard.records.plan import Sandbox
 from perfguard.records.spec import BenchmarkSpec, Case, Catalog, expand
-from perfguard.runner.arms.environment import looks_secret
+from perfguard.runner.arms.credentials import looks_secret
 from perfguard.runner.arms.git import top_level
 from perfguard.runner.arms.resolve import find_interpreter
 from perfguard.runner.process.launching import START_SCRIPT, build_bundle, launched, run_captured
-from perfguard.runner.process.sandboxing import interpreter_folders
+from perfguard.runner.process.sandboxing import interpreter_of
 
 _TIMEOUT_S = 300.0
 _MODULE = "perfguard.worker.adopted.discover"
@@ -212,7 +212,8 @@ def _own_benchmarks(loaded: LoadedConfig) -> tuple[tuple[BenchmarkSpec, ...], tu
     sandbox = None
     if config.confine:
         repository = top_level(loaded.project) or loaded.project
-        readable = (str(loaded.rules), *interpreter_folders(interpreter), *config.confined_reads)
+        known = interpreter_of(interpreter)
+        interpreter, readable = known.executable, (str(loaded.rules), *known.folders, *config.confined_reads)
         sandbox = Sandbox(readable=readable, hidden=(str(repository), str(loaded.project)))
     declared = discover(loaded.rules, config.benchmarks, interpreter, sandbox=sandbox)
     adopted = adopt(loaded.rules, suites, interpreter, sandbox=sandbox)

@@ -13,6 +13,7 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import IO, Any, cast
@@ -27,6 +28,8 @@ MOST_ZIP_BYTES = 512 * 1024**2
 MOST_RESULT_BYTES = 16 * 1024**2
 MOST_MEMBERS = 20_000
 MOST_CASES = 5_000
+MOST_VALUES = 600_000  # Of a whole result, texts and numbers alike
+_MOST_OLD_VALUES = 60_000  # Of a result of an older schema, whose sentences are understood one by one
 _DEEPEST = 60  # Levels of nesting of a result; a written one has fewer than ten
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _LARGEST_READ_BYTES = 4 * 1024**2
@@ -72,8 +75,13 @@ def parse_result(content: bytes, *, source: str) -> RunResult:
     Raises:
         StoreError: It is no JSON, has another schema or wrong types or is too large.
     """
+    values = sum(map(content.count, (b",", b"{", b"[")))
+    if values > MOST_VALUES:  # before anything is made of it
+        raise StoreError(f"{source} holds more than {MOST_VALUES} values; no result does")
     try:
-        data: Any = json.loads(content.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
+        data: Any = json.loads(
+            content.decode("utf-8"), parse_constant=_finite, parse_float=_finite, object_pairs_hook=_distinct
+        )
         if _SURROGATE.search(content):  # half of a pair is text to JSON, and to nothing else
             json.dumps(data, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
@@ -83,8 +91,11 @@ def parse_result(content: bytes, *, source: str) -> RunResult:
     found = data.get("schema") if isinstance(data, dict) else None
     if found not in (1, RESULT_SCHEMA) or isinstance(found, bool):
         raise StoreError(f"{source} has schema {found!r}, this perfguard reads {RESULT_SCHEMA}; use the same version")
-    data["schema"] = RESULT_SCHEMA
-    result = from_builtins(upgraded(with_nan(data, RunResult), RunResult), RunResult, source=source)
+    if found != RESULT_SCHEMA:
+        if values > _MOST_OLD_VALUES:
+            raise StoreError(f"{source} of schema {found} holds more than {_MOST_OLD_VALUES} values; it is refused")
+        data = {**upgraded(data, RunResult), "schema": RESULT_SCHEMA}
+    result = from_builtins(with_nan(data, RunResult), RunResult, source=source)
     cases = len(result.gate.verdicts) if result.gate is not None else len(result.measured)
     if cases > MOST_CASES:
         raise StoreError(f"{source} has {cases} cases; no gate has more than {MOST_CASES}")
@@ -115,6 +126,15 @@ def _result_member(archive: zipfile.ZipFile, source: str) -> zipfile.ZipInfo:
 def _leads_outside(name: str) -> bool:
     path = PurePosixPath(name)
     return path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name.partition("/")[0] or "\0" in name
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; a key that stands twice says one thing to one reader and another to the next."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {twice[:40]!r} stands twice in one object")
+    return found
 
 
 def _finite(text: str) -> float:

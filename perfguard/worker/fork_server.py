@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from perfguard.records.protocol import MAX_LINE_BYTES, PRELOAD_VARIABLE, SERVER_VARIABLE
+from perfguard.worker.arm_path import join_arm
 from perfguard.worker.pipes import Control
 from perfguard.worker.serve import WorkerState
 from perfguard.worker.timing.signals import Meters
@@ -48,6 +49,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what to do about Ctrl-C
     requests = socket.socket(fileno=int(os.environ.pop(SERVER_VARIABLE)))
     requests.set_inheritable(False)
+    join_arm()
     started = time.monotonic()
     problem = _import_all(filter(None, os.environ.pop(PRELOAD_VARIABLE, "").split(",")))
     _Server(requests, _Imported(time.monotonic() - started, problem)).serve()

@@ -15,7 +15,7 @@ import pytest
 
 from perfguard.records.plan import Sandbox
 from perfguard.runner.process.launching import launched
-from perfguard.runner.process.sandboxing import Holder, holder, interpreter_folders
+from perfguard.runner.process.sandboxing import Holder, holder, interpreter_of
 from tests.tiny_projects import wait_for
 
 pytestmark = pytest.mark.skipif(holder() is not Holder.BUBBLEWRAP, reason="bubblewrap does not work here")
@@ -34,7 +34,7 @@ def places(tmp_path):
 def command(places, code, **more):
     sandbox = Sandbox(
         writable=(str(places / "arm" / "mine"),),
-        readable=(str(places / "arm"), *interpreter_folders(sys.executable)),
+        readable=(str(places / "arm"), *interpreter_of(sys.executable).folders),
         hidden=(str(places),),
         **more,
     )
@@ -120,9 +120,9 @@ STARTER = """
 import subprocess, sys
 from perfguard.records.plan import Sandbox
 from perfguard.runner.process.launching import launched
-from perfguard.runner.process.sandboxing import interpreter_folders
+from perfguard.runner.process.sandboxing import interpreter_of
 
-sandbox = Sandbox(readable=interpreter_folders(sys.executable))
+sandbox = Sandbox(readable=interpreter_of(sys.executable).folders)
 code = "import time; print('up', flush=True); time.sleep(600)"
 subprocess.run(launched([sys.executable, "-c", code], sandbox=sandbox))
 """

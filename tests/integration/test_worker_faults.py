@@ -15,6 +15,7 @@ import pytest
 
 import perfguard
 from perfguard.records.run import Arm
+from perfguard.runner.process import worker_process
 from perfguard.runner.process.worker_process import WorkerFailure
 from tests.real_workers import plain_case
 from tests.worker_rigs import IMPATIENT, completed, failures
@@ -213,3 +214,59 @@ def test_no_worker_survives_a_parent_that_was_killed(rig, tmp_path):
     while made.survivors() and time.monotonic() < until:
         time.sleep(0.05)
     assert made.survivors() == []
+
+
+def test_a_worker_that_fills_its_own_command_pipe_is_killed(rig, monkeypatch):
+    monkeypatch.setattr(worker_process, "_WRITE_S", 0.5)
+    made = rig(
+        """
+        import os
+
+        def bad():
+            for name in os.listdir("/proc/self/fd"):
+                try:
+                    end = os.open(f"/proc/self/fd/{name}", os.O_WRONLY | os.O_NONBLOCK)
+                    while os.readlink(f"/proc/self/fd/{name}").startswith("pipe:"):
+                        os.write(end, b"x" * 4096)
+                except OSError:
+                    pass
+            return lambda: 1.0
+        """,
+        IMPATIENT,
+    )
+    events = made.measure("bad", "good")
+    assert list(failures(events)) == ["bad"]
+    assert "good" in completed(events)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"affinity": None},
+        {"affinity": "0"},
+        {"value_s": "fast"},
+        {"waited_s": -1.0},
+        {"minor_faults": -5},
+        {"iterations": 0},
+    ],
+    ids=str,
+)
+def test_numbers_that_no_sample_has_fail_the_case(rig, reply):
+    made = rig(
+        f"""
+        from perfguard.worker.pipes import Control
+        send = Control.send
+
+        def forged(self, reply, **fields):
+            forges = reply == "sample" and fields["case"] == "bad"
+            send(self, reply, **({{**fields, **{reply!r}}} if forges else fields))
+
+        def bad():
+            Control.send = forged
+            return lambda: 1.0
+        """,
+        IMPATIENT,
+    )
+    events = made.measure("bad", "good")
+    assert list(failures(events)) == ["bad"]
+    assert "good" in completed(events)

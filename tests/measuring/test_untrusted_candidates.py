@@ -193,3 +193,38 @@ def test_the_control_workload_is_of_nobodys_bundle(project):
     project.commit("spoils the control workload")
     project.result("compare", *REVISIONS, "--no-progress", "--max-blocks", "2")
     assert '"event":"control"' in (project.latest_run() / "events.jsonl").read_text("utf-8").replace(" ", "")
+
+
+SLOW_CLOCK = """\
+import time
+for name in ("perf_counter", "process_time", "thread_time", "monotonic"):
+    real = getattr(time, name)
+    setattr(time, name, lambda real=real, since=real(): since + (real() - since) / 10)
+"""
+PATCHED_TIMER = """\
+import sys
+samples = sys.modules.get("perfguard.worker.timing.samples")
+if samples is not None:
+    samples._CLOCK = lambda real=samples._CLOCK: real() / 10
+"""
+
+
+def test_a_clock_that_a_sitecustomize_replaces_is_not_the_one_that_times(project):
+    project.write("sitecustomize.py", SLOW_CLOCK)
+    project.replace("tiny_work.py", *DOUBLED)
+    project.commit("slower, with a slower clock")
+    result = project.result("compare", *REVISIONS, "--no-progress")
+    assert outcomes(result)["tiny.sum"] == "regressed"
+    assert result["exit_code"] == 1
+
+
+def test_time_that_the_candidate_does_not_claim_fails_the_case(project):
+    project.write("tiny_work.py", PATCHED_TIMER + (project.path / "tiny_work.py").read_text("utf-8"))
+    project.replace("tiny_work.py", *DOUBLED)
+    project.commit("slower, with a clock of its own")
+    result = project.result("compare", *REVISIONS, "--no-progress")
+    assert outcomes(result) == dict.fromkeys(("tiny.sum", "tiny.sort"), "failed")
+    verdict = result["gate"]["verdicts"][0]
+    assert verdict["reasons"][0]["code"] == "case.time_hidden"
+    assert 0.5 < verdict["reasons"][0]["values"]["hidden_ratio"] < 1
+    assert result["exit_code"] == 3

@@ -15,6 +15,7 @@ from perfguard.gate.rules.rulings import (
     allowance_notes,
     apply_allowances,
     different_results,
+    guard_clocks,
     guard_intrusion,
     guard_numerics,
     report_modes,
@@ -86,6 +87,7 @@ class PairedJudge:
         verdicts = guard_intrusion(guard_numerics(verdicts, checks), data.intrusions(self.stage))
         if self.identical:
             return verdicts
+        verdicts = guard_clocks(verdicts, data.clocks(self.stage))
         return self._with_untouched(self._allowed(data, verdicts))
 
     def _with_untouched(self, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:

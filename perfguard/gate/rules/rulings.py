@@ -26,7 +26,7 @@ from perfguard.gate.rules.confirmation import is_flagged
 from perfguard.gate.rules.policy import effect_values, is_equivalent
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Fact, Severity, Value, fact
-from perfguard.records.run import Arm, CaseChecks, CaseIntrusion, CaseSamples, PairedData, Round
+from perfguard.records.run import Arm, CaseChecks, CaseClock, CaseIntrusion, CaseSamples, PairedData, Round
 from perfguard.records.verdict import Comparison, Design, ModeReport, Outcome, Policy, SignalFinding, Verdict
 from perfguard.stats.modes import Modes, find_modes
 from perfguard.stats.p_values import p_slower
@@ -57,6 +57,10 @@ by 1.6 % and 12 %, all of it in ResNet-50 on tiny images; other cases a tenth of
 MAX_INTRUSION_RATIO = 0.05
 """An arm that takes more of the CPUs than this while the other is timed slows both arms alike, and so may hide more
 than the smallest slowdown that a gate looks for."""
+
+_CLOCK_BLOCKS = 3  # Fewer say nothing: one of them may have been disturbed
+_MAX_HIDDEN_RATIO, _MAX_HIDDEN_S = 0.02, 5e-4
+"""Of a sample, or seconds: reading the meters takes 0.3 ms in either arm, and much less differs between them."""
 
 ARM_INTRUDED = "arm.intruded"  # Code of what `guard_intrusion` says
 
@@ -167,6 +171,28 @@ def guard_intrusion(verdicts: Sequence[Verdict], intrusions: Sequence[CaseIntrus
         ]
         intruded = replace(verdict, outcome=Outcome.INCONCLUSIVE, reasons=(*seen, *verdict.reasons))
         guarded.append(intruded if seen and verdict.outcome in _REASSURING else verdict)
+    return tuple(guarded)
+
+
+def guard_clocks(verdicts: Sequence[Verdict], clocks: Sequence[CaseClock]) -> tuple[Verdict, ...]:
+    """Verdicts on cases whose candidate claims too little of the time that passed become `failed`.
+
+    Between the baton's hand-over and its return a worker does nothing but timed work and reading its meters. Where, in
+    the median block, the candidate leaves more of that unclaimed than the baseline does, its clock is not the parent's.
+    `clocks` has one entry for each case and block.
+    """
+    guarded = []
+    for verdict in verdicts:
+        entries = [entry for entry in clocks if entry.case_id == verdict.case_id]
+        hidden_s = median(entry.unexplained_s for entry in entries) if len(entries) >= _CLOCK_BLOCKS else 0.0
+        limit_s = max(_MAX_HIDDEN_RATIO * median(entry.elapsed_s for entry in entries), _MAX_HIDDEN_S) if entries else 0
+        if hidden_s <= limit_s or verdict.outcome in (Outcome.FAILED, Outcome.NO_BASELINE, Outcome.INCOMPARABLE):
+            guarded.append(verdict)
+            continue
+        ratio = hidden_s / median(entry.elapsed_s for entry in entries)
+        found = fact("case.time_hidden", severity=Severity.GRAVE, hidden_ratio=ratio)
+        outcome = Outcome.REGRESSED if verdict.outcome is Outcome.REGRESSED else Outcome.FAILED
+        guarded.append(replace(verdict, outcome=outcome, reasons=(found, *verdict.reasons)))
     return tuple(guarded)
 
 

@@ -35,6 +35,7 @@ class PullRequest:
     """An open pull request."""
 
     number: int
+    base_sha: str  # The commit that it would be merged into
     head_sha: str  # Its newest commit
     head_repository: str | None  # `owner/name` that the commit was pushed to; None where that is deleted
     from_fork: bool
@@ -166,6 +167,7 @@ class GitHub(Connection):
         home = (found["head"].get("repo") or {}).get("full_name")
         return PullRequest(
             number=int(found["number"]),
+            base_sha=found["base"]["sha"],
             head_sha=str(found["head"]["sha"]),
             head_repository=home,
             from_fork=home != self.repository,

@@ -11,7 +11,10 @@ from perfguard.errors import PerfguardError, StoreError
 from perfguard.integrations.github.api import Artifact, Comment, GitHub, PullRequest
 from perfguard.integrations.github.connection import GitHubError, NotPermittedError
 from perfguard.integrations.github.job import WorkflowRunEvent
-from perfguard.integrations.github.pull_requests import reproducing
+from perfguard.integrations.github.pull_requests import Revisions, reproducing
+from perfguard.records.result import RunResult
+from perfguard.records.spec import Gating
+from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.comment.comment import CommentContext, marker_line, render_comment
 from perfguard.store.artifacts import result_in_zip
 
@@ -96,7 +99,9 @@ def _report(github: GitHub, pull: PullRequest, artifact: Artifact, context: Comm
     try:
         with github.downloaded(artifact) as file:
             result = result_in_zip(file, source=f"artifact {artifact.name}")
-        body = render_comment(result, replace(context, reproduce=reproducing(result)))
+        require_consistent(result, source=f"artifact {artifact.name}")
+        revisions = Revisions(baseline=pull.base_sha, candidate=pull.head_sha)
+        body = render_comment(result, replace(context, reproduce=reproducing(result, revisions)))
         marker = marker_line(context.marker)
         return Reported(said=put_comment(github, pull.number, marker_line=marker, body=body, run=run))
     except NotPermittedError as error:
@@ -106,6 +111,20 @@ def _report(github: GitHub, pull: PullRequest, artifact: Artifact, context: Comm
         return Reported(said=f"no comment on #{pull.number}: {error}; {hint}", unwritten=body)
     except (StoreError, GitHubError) as error:
         return Reported(said=f"no comment on #{pull.number}: {error}", unwritten=body, error=error)
+
+
+def require_consistent(result: RunResult, *, source: str) -> None:
+    """Refuse, by a StoreError, a result whose headline is better than its cases."""
+    gate = result.gate
+    if gate is None or gate.identical or gate.outcome is not GateOutcome.PASS:
+        return
+    red = (Outcome.REGRESSED, Outcome.FAILED, Outcome.DIFFERENT, Outcome.INVALID)
+    for verdict in gate.verdicts:
+        if verdict.gating is Gating.GATING and verdict.outcome in red:
+            raise StoreError(
+                f"{source} says that the gate passed, while {verdict.case_id[:80]!r} is {verdict.outcome.value}: it is "
+                "refused, as no gate says that"
+            )
 
 
 def put_comment(github: GitHub, number: int, *, marker_line: str, body: str, run: RunNumber) -> str:

@@ -14,10 +14,9 @@ from perfguard.integrations.github.api import GitHub
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.report.comment.comment import CommentContext, render_comment
 from perfguard.runner.arms import git
+from perfguard.runner.arms.credentials import files_found, variables_found
 from perfguard.units import format_count
 
-TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "ACTIONS_RUNTIME_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN")
-"""Variables that let whoever reads them act for the job."""
 PARENT, MERGE_BASE = "parent", "merge-base"
 _CHECKOUTS = "arms"  # What folders with checkouts begin with
 _MOST_BYTES = 32 * 1024**2  # Of a proposed baseline
@@ -33,11 +32,22 @@ class Revisions:
 
 def require_no_token(environment: Mapping[str, str]) -> None:
     """Refuse, by a UsageError, to measure where measured code could take a credential of the job."""
-    found = [name for name in TOKENS if environment.get(name)]
+    found = variables_found(environment)
     if found:
         raise UsageError(
             f"{', '.join(found)} in the environment of a step that runs a pull request's code: measured code could act "
             "with it; drop it from the step's env (and `id-token: write` from the job's permissions)"
+        )
+
+
+def require_no_credentials(start: Path) -> None:
+    """Refuse, by a UsageError, to measure where measured code could read a credential from a file."""
+    repository = git.top_level(start)
+    found = list(files_found(Path.home(), None if repository is None else repository / ".git"))
+    if found:
+        raise UsageError(
+            f"{', '.join(found)} can be read by the pull request's code and may hold a credential: install bubblewrap, "
+            "which hides it, or remove it (`persist-credentials: false` for actions/checkout)"
         )
 
 
@@ -106,9 +116,14 @@ def _left_out(folder: str, names: list[str]) -> set[str]:
     return {*names} - (plain - checkouts)
 
 
-def reproducing(result: RunResult) -> str | None:
-    """The command that measures the same again; None where the result is of something else than two revisions."""
+def reproducing(result: RunResult, revisions: Revisions | None = None) -> str | None:
+    """The command that measures the same again; None where the result is of something else than two revisions.
+
+    Where the result is a stranger's, the `revisions` come from GitHub.
+    """
     arms = [_revision(result.arms[role]) for role in ("baseline", "candidate") if role in result.arms]
+    if revisions is not None:
+        arms = [f"git:{revisions.baseline}", f"git:{revisions.candidate}"]
     if len(arms) != 2 or not all(re.fullmatch(r"git:[0-9a-f]{40}", text) for text in arms):
         return None
     suite = f" --suite {result.suite}" if re.fullmatch(r"[A-Za-z0-9_.-]{1,80}", result.suite) else ""

@@ -20,10 +20,6 @@ _MEASURED = re.compile(
 )
 """Variables known to change what PyTorch does on a CPU."""
 
-_SECRET = re.compile(
-    r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|_KEY$|^ACTIONS_|^GITHUB_(?!REPOSITORY$|SHA$|REF)", re.IGNORECASE
-)
-
 _FOUR_GIB = 4 * 1024**3
 _EIGHT_GIB = 8 * 1024**3
 _TOP_PAD_BYTES = 256 * 1024**2
@@ -79,11 +75,6 @@ def base_environment(
 def ignored_variables(inherited: Mapping[str, str], profile: EnvProfile) -> tuple[str, ...]:
     """Variables of perfguard's own environment that would have changed the measurement but are not passed on."""
     return tuple(sorted(key for key in inherited if profile is not EnvProfile.PRODUCTION and _MEASURED.match(key)))
-
-
-def looks_secret(name: str) -> bool:
-    """Whether a variable is one that code of a stranger must not see: credentials, and the files of GitHub's runner."""
-    return _SECRET.search(name) is not None
 
 
 def mismatched_threads(overrides: Sequence[tuple[str, str]], threads: int) -> tuple[tuple[str, str], ...]:

@@ -20,7 +20,7 @@ from perfguard.runner.arms import git
 from perfguard.runner.arms.environment import apply_overrides, base_environment
 from perfguard.runner.arms.venvs import ENVIRONMENTS, environment_for_tree, ready_environment
 from perfguard.runner.process.launching import build_bundle, compile_bundle, launched
-from perfguard.runner.process.sandboxing import interpreter_folders
+from perfguard.runner.process.sandboxing import interpreter_of
 
 _KINDS = ("git", "dir", "python", "env", "set", "stack")
 _SPLIT = re.compile(r"\+(?=(?:" + "|".join(_KINDS) + r"):)")
@@ -104,6 +104,7 @@ class ArmSettings:
     confine: bool = False  # Whether the arms' code runs in sandboxes
     readable: tuple[str, ...] = ()  # What it may read there beside its own and the system
     network: bool = False  # Whether it may use the network there
+    setup_network: bool = False  # Whether the set-up command may
     path_padding: Mapping[Arm, int] = field(default_factory=dict)  # Characters that an arm's folder is longer
 
 
@@ -119,6 +120,8 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     sandbox = _sandbox(spec, settings, place, tree) if settings.confine else None
     interpreter = _interpreter(spec, settings, tree, source_id, sandbox)
     if sandbox is not None:
+        if not Path(interpreter).is_relative_to(settings.project / ENVIRONMENTS):
+            interpreter = interpreter_of(interpreter).executable
         sandbox = replace(sandbox, readable=(*sandbox.readable, *_folders_of(interpreter, settings)))
     from_tree = build_bundle(place / "lib", tree=tree)
     compile_bundle(place / "lib", interpreter, sandbox=sandbox)
@@ -165,8 +168,8 @@ def _folders_of(interpreter: str, settings: ArmSettings) -> tuple[str, ...]:
     chosen = find_interpreter(settings.interpreter or sys.executable, settings.project) or sys.executable
     made = settings.project / ENVIRONMENTS
     if Path(interpreter).is_relative_to(made):
-        return (str(Path(interpreter).parent.parent), *interpreter_folders(chosen))
-    return interpreter_folders(interpreter)
+        return (str(Path(interpreter).parent.parent), *interpreter_of(chosen).folders)
+    return interpreter_of(interpreter).folders
 
 
 def clean_workshop(workshop: Path, project: Path) -> None:
@@ -221,6 +224,8 @@ def _interpreter(spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: st
         return str(ready_environment(spec.stack))
     if spec.revision is not None and settings.setup and spec.interpreter is None:
         base, command, project = settings.interpreter or sys.executable, settings.setup, settings.project
+        if sandbox is not None:
+            sandbox = replace(sandbox, network=settings.setup_network)
         made = environment_for_tree(
             tree, source_id, command=command, base_interpreter=base, project=project, sandbox=sandbox
         )
@@ -237,7 +242,8 @@ def _interpreter(spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: st
 def _is_python(path: str, sandbox: Sandbox | None) -> bool:
     """Whether a program runs Python code; asked in isolation, so that no variable of the arm can confuse it."""
     if sandbox is not None:
-        sandbox = replace(sandbox, readable=interpreter_folders(path), writable=())
+        known = interpreter_of(path)
+        path, sandbox = known.executable, replace(sandbox, readable=known.folders, writable=())
     command = launched([path, "-I", "-c", "print(6 * 7)"], sandbox=sandbox)
     try:
         done = subprocess.run(command, capture_output=True, timeout=_ASK_TIMEOUT_S, check=False)

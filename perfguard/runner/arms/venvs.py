@@ -15,13 +15,14 @@ from pathlib import Path
 
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError, UsageError
 from perfguard.records.plan import Sandbox
-from perfguard.runner.arms.environment import looks_secret
+from perfguard.runner.arms.credentials import looks_secret
 from perfguard.runner.process.launching import launched, run_captured
-from perfguard.runner.process.sandboxing import interpreter_folders
+from perfguard.runner.process.sandboxing import Holder, holder, interpreter_of
 
 ENVIRONMENTS = ".perfguard/envs"  # Below a project: those that its set-up command made
 _STEP_TIMEOUT_S = 3600.0
 _SETUP_TIMEOUT_S = 1800.0
+_OFFLINE = ', without the network (`confined_network = "setup"` gives it to set-up commands)'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +186,8 @@ def environment_for_tree(
     home.mkdir(parents=True)
     base = shutil.which(base_interpreter) or base_interpreter
     if sandbox is not None:
-        readable = (*sandbox.readable, *interpreter_folders(base))
+        known = interpreter_of(base)
+        base, readable = known.executable, (*sandbox.readable, *known.folders)
         sandbox = replace(sandbox, readable=readable, writable=(*sandbox.writable, str(home)))
     _run([base, "-m", "venv", str(home)], "the venv cannot be made", tree, None, sandbox)
     _run(["/bin/sh", "-c", command], f"the set-up command {command!r} failed", tree, home, sandbox)
@@ -201,7 +203,8 @@ def _run(arguments: list[str], failure: str, tree: Path, venv: Path | None, sand
         raise ArmError(f"{failure}: {error}") from error
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-        raise ArmError(f"{failure} with exit code {done.returncode}:\n{tail}")
+        offline = "" if sandbox is None or sandbox.network or holder() is not Holder.BUBBLEWRAP else _OFFLINE
+        raise ArmError(f"{failure} with exit code {done.returncode}{offline}:\n{tail}")
 
 
 def _environment(venv: Path | None, sandbox: Sandbox | None) -> dict[str, str]:

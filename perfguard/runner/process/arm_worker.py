@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,6 +25,9 @@ from perfguard.runner.process.worker_process import Worker, WorkerFailure
 
 T = TypeVar("T")
 CEILING_DTYPES = ("fp32", "bf16", "fp64")
+_COUNTED = ("cpu_s", "minor_faults", "involuntary_switches", "voluntary_switches", "peak_memory_bytes", "energy_j",
+            "instructions", "waited_s")  # fmt: skip
+_LONGEST_REASON, _LONGEST_DETAIL = 2_000, 20_000  # Characters
 _WHY_NOT_IN_FORM = "does code of the benchmark change perfguard's own?"
 
 
@@ -45,6 +47,36 @@ class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives
             self.found = fact(
                 "case.skipped" if self.skipped else "case.missing" if self.missing else "case.raised", error=reason
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Interpreter:
+    executable: str
+    prefix: str
+    version: str
+    implementation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """The parts of a `ready` that are used; the rest is checked where it is read."""
+
+    affinity_before: tuple[int, ...]
+    affinity_after: tuple[int, ...]
+    interpreter: _Interpreter | None = None
+    import_s: float = 0.0
+    missing_signals: dict[str, str] = field(default_factory=dict)
+    software: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placed:
+    affinity: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Program:
+    program: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +131,11 @@ class ArmWorker:
         self._worker.send("hello", protocol=PROTOCOL_VERSION, job=job)
         ready = self._expect("ready", self._settings.setup_timeout_s)
         self._cpus = tuple(sorted(cpus))
-        for when in ("before", "after"):
-            mask = ready[f"affinity_{when}"]
-            if tuple(mask) != self._cpus:
+        said = decoded(ready, _Ready)
+        for when, mask in (("before", said.affinity_before), ("after", said.affinity_after)):
+            if mask != self._cpus:
                 raise WorkerFailure(
-                    f"the worker may run on CPUs {mask} instead of {sorted(cpus)} {when} its imports; an "
+                    f"the worker may run on CPUs {list(mask)} instead of {sorted(cpus)} {when} its imports; an "
                     "OMP_PROC_BIND, GOMP_CPU_AFFINITY or KMP_AFFINITY of this arm moves the mask"
                 )
         return ready
@@ -146,15 +178,25 @@ class ArmWorker:
 
         `position` is among the block's samples of this case and arm, warm-ups first.
         """
+        began_s = self._worker.now_s()
         self._worker.send("go")
         reply = self._expect("sample", self._settings.sample_timeout_s)
+        elapsed_s = self._worker.now_s() - began_s
         self._require_mask(reply)
         warmups = self._settings.warmups
         place = {"block": block, "case_id": case_id, "arm": self.arm, "warmup": position < warmups}
         index = position if position < warmups else position - warmups
-        timed = decoded({**reply, **place, "index": index}, SampleTimed)
-        if not (math.isfinite(timed.value_s) and timed.value_s > 0):
+        timed = decoded({**reply, **place, "index": index, "elapsed_s": elapsed_s}, SampleTimed)
+        if timed.value_s * timed.iterations > elapsed_s:
+            claimed_s = timed.value_s * timed.iterations
+            raise WorkerFailure(
+                f"the worker says that it took {claimed_s} s, and answered after {elapsed_s} s; {_WHY_NOT_IN_FORM}",
+                found=fact("case.clock", claimed_s=claimed_s, elapsed_s=elapsed_s),
+            )
+        if timed.value_s <= 0 or timed.iterations < 1:
             raise WorkerFailure(f"the worker timed {timed.value_s} s, which is no time; {_WHY_NOT_IN_FORM}")
+        if negative := next((name for name in _COUNTED if (getattr(timed, name) or 0) < 0), None):
+            raise WorkerFailure(f"the worker counted {getattr(timed, negative)} as {negative}; {_WHY_NOT_IN_FORM}")
         self.is_waiting = self._expect(("waiting", "benched"), self._settings.sample_timeout_s)["reply"] == "waiting"
         return timed
 
@@ -187,7 +229,7 @@ class ArmWorker:
             CaseRefused: The worker cannot read it.
         """
         self._worker.send("program", case=_described(case))
-        return dict(self._expect("program", self._settings.setup_timeout_s)["program"])
+        return decoded(self._expect("program", self._settings.setup_timeout_s), _Program).program
 
     def attest(self, roots: tuple[str, ...], foreign_roots: tuple[str, ...]) -> Message:
         """Ask which files of the trees were imported."""
@@ -225,10 +267,11 @@ class ArmWorker:
 
     def _require_mask(self, reply: Message) -> None:
         """Fail the worker where a benchmark has moved it: nothing that it times from now on can be compared."""
-        if tuple(reply["affinity"]) != self._cpus:
-            moved_to = format_cpu_list(reply["affinity"])
+        mask = decoded(reply, _Placed).affinity
+        if mask != self._cpus:
+            moved_to = format_cpu_list(mask)
             raise WorkerFailure(
-                f"the benchmark moved its process to CPUs {reply['affinity']} instead of {list(self._cpus)}; it must "
+                f"the benchmark moved its process to CPUs {list(mask)} instead of {list(self._cpus)}; it must "
                 "leave the affinity alone",
                 found=fact("case.moved_cpus", cpus=moved_to, expected_cpus=format_cpu_list(self._cpus)),
             )
@@ -237,8 +280,8 @@ class ArmWorker:
         due = (replies,) if isinstance(replies, str) else replies
         message = self._worker.receive(timeout_s)
         if message.get("reply") == "failed":
-            reason, detail, kind = (message.get(name) for name in ("reason", "detail", "kind"))
-            raise CaseRefused(str(reason), str(detail), str(kind))
+            reason, detail, kind = (str(message.get(name)) for name in ("reason", "detail", "kind"))
+            raise CaseRefused(reason[:_LONGEST_REASON], detail[:_LONGEST_DETAIL], kind)
         if message.get("reply") not in due:
             raise WorkerFailure(f"the worker answered {message.get('reply')!r} where {due[0]!r} was due")
         return message

@@ -8,10 +8,12 @@ changing files alone.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -27,6 +29,7 @@ _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - each sandbox gets 
 _OWN_NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _SHARE_OF_MEMORY = 4  # Each temporary folder may take a quarter of it
 _TRIAL_S = 20.0
+_ASK = "import json, sys; print(json.dumps([sys.executable, sys.prefix, sys.base_prefix, sys.exec_prefix]))"
 
 
 class Holder(str, Enum):
@@ -75,15 +78,27 @@ def bubblewrapped(command: Sequence[str], sandbox: Sandbox) -> list[str]:
     return [program, *fixed, *_mounts(sandbox), "--", *command]
 
 
-def interpreter_folders(interpreter: str) -> tuple[str, ...]:
-    """The folders that an interpreter needs: its environment, and the installation that it is made from."""
-    place = Path(interpreter)
-    found = [place.parent.parent]
-    while place.is_symlink():
-        place = place.parent / place.readlink()
-        found.append(place.parent.parent)
-    found.append(place.resolve().parent.parent)
-    return tuple(dict.fromkeys(str(each) for each in found if each != Path("/")))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """A Python that the user has chosen."""
+
+    executable: str  # The program itself, where what was chosen is a script that starts it
+    folders: tuple[str, ...]  # What it needs: its environment, and the installation that this is made from
+
+
+@functools.cache
+def interpreter_of(chosen: str) -> Interpreter:
+    """What a chosen program says of itself. It is run without a sandbox, so it must be the user's choice."""
+    folders = [Path(chosen).parent.parent, Path(chosen).resolve().parent.parent]
+    try:
+        done = subprocess.run([chosen, "-I", "-c", _ASK], capture_output=True, text=True, timeout=_TRIAL_S, check=True)
+        executable, *prefixes = json.loads(done.stdout)
+        folders = [*map(Path, prefixes), Path(executable).parent.parent, Path(executable).resolve().parent.parent]
+    except (OSError, subprocess.SubprocessError, ValueError):
+        executable = chosen
+    return Interpreter(
+        executable=executable, folders=tuple(dict.fromkeys(str(each) for each in folders if each != Path("/")))
+    )
 
 
 def _mounts(sandbox: Sandbox) -> Iterator[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perfguard.records.plan import BlockPlan, MeasureSettings, ResolvedArm, Sandbox
-from perfguard.records.protocol import CONTROL_VARIABLE
+from perfguard.records.protocol import CONTROL_VARIABLE, PATH_VARIABLE
 from perfguard.records.ranks import SOCKETS_VARIABLE, Sockets
 from perfguard.records.run import Arm
 from perfguard.runner.process.forking import ForkServer
@@ -79,11 +79,14 @@ class ProcessStarter:
 
     def _started(self, arm: Arm, hash_seed: int) -> ForkServer:
         resolved, code = self.arms[arm], _code(arm)
-        program = (resolved.interpreter, str(Path(resolved.bundle) / START_SCRIPT), "perfguard.worker")
+        # Without `site`, and without the arm's path: see `worker.arm_path`.
+        program = (resolved.interpreter, "-S", str(Path(resolved.bundle) / START_SCRIPT), "perfguard.worker")
+        environment = dict(self.environments[arm])
+        environment[PATH_VARIABLE] = environment.pop("PYTHONPATH")
         variables = {"PYTHONHASHSEED": str(hash_seed), SOCKETS_VARIABLE: json.dumps(self.sockets)}
         return ForkServer(
             launched(program, cpus=self.cpus, memory_node=self.memory_node, sandbox=self._sandbox(resolved)),
-            environment={**self.environments[arm], **variables},
+            environment={**environment, **variables},
             directory=resolved.tree or str(self.folder),
             preloads=self.preloads,
             is_sandboxed=resolved.sandbox is not None and holder() is Holder.BUBBLEWRAP,

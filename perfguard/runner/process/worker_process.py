@@ -24,6 +24,7 @@ from perfguard.records.run import Arm
 
 _STDERR_TAIL_BYTES = 4000
 _EXIT_GRACE_S = 5.0
+_WRITE_S = 10.0  # Longest time in which a worker takes a command
 _LONGEST_FILE_BYTES = 1024**3  # Of what a worker writes: a trace
 
 
@@ -52,6 +53,9 @@ class Worker(Protocol):
 
     def processes(self) -> tuple[int, ...]:
         """Process ids of the worker and of everything it has started; empty where it has none."""
+
+    def now_s(self) -> float:
+        """Seconds of the parent's clock."""
 
     def place_of(self, file: Path) -> Path:
         """Where the worker writes what becomes a file of the run: a folder that its arm may change, and no other."""
@@ -127,7 +131,8 @@ class WorkerProcess:
             os.close(self._reply_write)
             with contextlib.suppress(AttributeError, OSError):
                 self._died = (os.pidfd_open(self._process.pid),)
-            self._write(self._unsent)
+            os.set_blocking(self._command_write, False)
+            self._write(self._process, self._unsent)
         return self._process
 
     @property
@@ -146,7 +151,7 @@ class WorkerProcess:
         if self._process is None:
             self._unsent += message
         else:
-            self._write(message)
+            self._write(self._process, message)
 
     def receive(self, timeout_s: float) -> Message:
         """Wait for one reply."""
@@ -182,7 +187,7 @@ class WorkerProcess:
         """Ask the worker to end, and kill it and everything it started where it does not; at once where it is busy."""
         process, started = self._process, _descendants(self.pid)
         if process is not None:
-            self._write(encode({"do": "exit"}))
+            self._write(process, encode({"do": "exit"}))
         with contextlib.suppress(OSError):
             os.close(self._command_write)  # a worker whose sample still waits takes the first message as its end
         try:
@@ -200,6 +205,10 @@ class WorkerProcess:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
 
+    def now_s(self) -> float:
+        """Seconds of the parent's clock."""
+        return time.monotonic()
+
     def place_of(self, file: Path) -> Path:
         """Where the worker writes what becomes a file of the run."""
         return self._outbox / file.name
@@ -208,10 +217,17 @@ class WorkerProcess:
         """Make a file of the run of what the worker wrote at that place."""
         _take(self.place_of(file), file)
 
-    def _write(self, message: bytes) -> None:
+    def _write(self, process: Process, message: bytes) -> None:
+        """Write a command; a worker that does not take it in time is killed, which shows at the next receive."""
+        until = time.monotonic() + _WRITE_S
         with contextlib.suppress(BrokenPipeError):
             while message:
-                message = message[os.write(self._command_write, message) :]
+                left_s = until - time.monotonic()
+                if left_s <= 0 or not select.select([], [self._command_write], [], left_s)[1]:
+                    self._kill(process)
+                    return
+                with contextlib.suppress(BlockingIOError):
+                    message = message[os.write(self._command_write, message) :]
 
     def _kill(self, process: Process, started: Sequence[psutil.Process] = ()) -> None:
         # Those that took a session of their own are in no group of the worker's any more.

@@ -108,17 +108,21 @@ class SampleTimer:
         settle()
 
     def __call__(self, loops: int) -> float:
-        """Seconds for `loops` times the inner loops; pyperf divides by both."""
-        self._control.send("waiting", case=self._case.id)
-        command = self._control.receive()
-        if command is None or command["do"] != "go":
-            raise HandedBackError("the parent took the case back")
+        """Seconds for `loops` times the inner loops; pyperf divides by both.
+
+        Between `go` and `sample` nothing runs but the timed calls and the meters: the parent's clock runs, too.
+        """
         iterations = loops * self._inner_loops
         call = self._case.calls[self._samples % len(self._case.calls)]
         self._samples += 1
         own_signals(call)  # those of calls before this sample
         gc.collect()
         gc.disable()
+        self._control.send("waiting", case=self._case.id)
+        command = self._control.receive()
+        if command is None or command["do"] != "go":
+            gc.enable()
+            raise HandedBackError("the parent took the case back")
         if isinstance(call, Renewed):
             measured, used = self._time_renewed(call, min(iterations, call.most))
         elif isinstance(call, RankedCall):
@@ -126,14 +130,17 @@ class SampleTimer:
             measured = Elapsed(seconds, result, iterations)
         else:
             measured, used = self._time(call, iterations, of=iterations)
-        gc.enable()
         self.last_result = measured.result
         value_s = measured.seconds / measured.iterations
         used |= {"affinity": sorted(os.sched_getaffinity(0))}
         if own := own_signals(call):
             used["cpu_s"] += own.pop("cpu_s", 0.0)
             used["own"] = own
-        self._control.send("sample", case=self._case.id, iterations=measured.iterations, value_s=value_s, **used)
+        is_renewed = isinstance(call, Renewed)
+        self._control.send(
+            "sample", case=self._case.id, iterations=measured.iterations, value_s=value_s, is_renewed=is_renewed, **used
+        )
+        gc.enable()
         settle()
         return value_s * iterations
 

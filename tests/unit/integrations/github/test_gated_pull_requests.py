@@ -9,7 +9,6 @@ import pytest
 
 from perfguard.errors import ArmError, HostUnfitError, UsageError
 from perfguard.integrations.github.pull_requests import (
-    TOKENS,
     Revisions,
     keep_run,
     reproducing,
@@ -20,6 +19,7 @@ from perfguard.integrations.github.pull_requests import (
     summary_of,
 )
 from perfguard.report.comment.comment import CommentContext, render_comment
+from perfguard.runner.arms.credentials import FILES, VARIABLES, files_found
 from tests.commented_results import BASE, MERGE, PASSED
 
 
@@ -66,7 +66,7 @@ def test_a_folder_outside_git_is_told_so(empty_project):
         revisions_of(empty_project.path, "parent", "main")
 
 
-@pytest.mark.parametrize("name", TOKENS)
+@pytest.mark.parametrize("name", VARIABLES)
 def test_each_credential_of_a_job_is_refused_and_not_shown(name):
     with pytest.raises(UsageError, match=name) as caught:
         require_no_token({name: "secret-value"})
@@ -158,3 +158,26 @@ def test_a_commit_that_was_measured_as_it_is_has_a_command(text, source_id, has_
     found = reproducing(replace(PASSED, arms={**PASSED.arms, "baseline": arm}))
     command = f"perfguard compare --baseline git:{BASE} --candidate git:{MERGE} --suite pr"
     assert found == (command if has_command else None)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_that_hold_credentials_are_found(tmp_path, name):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("secret", encoding="utf-8")
+    assert list(files_found(tmp_path, None)) == [f"~/{name}"]
+
+
+@pytest.mark.parametrize(
+    ("config", "is_found"),
+    [
+        ('[http "https://github.com/"]\n\textraheader = AUTHORIZATION: basic eDp5\n', True),
+        ("[credential]\n\thelper = store\n", True),
+        ('[remote "origin"]\n\turl = https://user:secret@example.org/net.git\n', True),
+        ('[remote "origin"]\n\turl = https://github.com/octo/net\n', False),
+        ('[remote "origin"]\n\turl = git@github.com:octo/net.git\n', False),
+    ],
+)
+def test_a_token_in_the_configuration_of_git_is_found(tmp_path, config, is_found):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text(config, encoding="utf-8")
+    assert bool(list(files_found(tmp_path / "home", tmp_path / ".git"))) is is_found

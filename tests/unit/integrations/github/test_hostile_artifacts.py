@@ -9,6 +9,7 @@ import struct
 import tracemalloc
 import zipfile
 import zlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,8 @@ from perfguard.codec import to_builtins, to_json
 from perfguard.config import load_config
 from perfguard.errors import StoreError
 from perfguard.gate.show import show_run
+from perfguard.integrations.github.comments import require_consistent
+from perfguard.records.verdict import GateOutcome
 from perfguard.store import artifacts
 from perfguard.store.artifacts import parse_result, result_in_zip
 from tests.commented_results import REGRESSED
@@ -288,3 +291,37 @@ def test_the_content_is_checked_against_its_checksum():
     refused(
         content.replace(b'"verdict": "regressed"', b'"verdict": "regressEd"'), "not a zip that can be read: Bad CRC"
     )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        changed(attributions=[{}] * 590_000),
+        changed(notes=["a" * 20] * 550_000),
+        changed(schema=1, notes=["a" * 20] * 550_000),
+        changed(notes=[["x"]] * 299_000),
+        b"[" + b"{}," * 5_000_000 + b"{}]",
+    ],
+    ids=["objects", "texts", "old texts", "lists", "bytes"],
+)
+def test_what_holds_too_many_values_is_refused_before_it_takes_memory(content):
+    tracemalloc.start()
+    try:
+        with pytest.raises(StoreError):
+            parse_result(content, source="result.json")
+        assert tracemalloc.get_traced_memory()[1] < 300e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_key_that_stands_twice_is_refused():
+    content = GOOD.replace(b'"exit_code"', b'"exit_code":0,"exit_code"', 1)
+    with pytest.raises(StoreError, match="stands twice"):
+        parse_result(content, source="result.json")
+
+
+def test_a_headline_that_is_better_than_its_cases_is_refused():
+    gate = replace(REGRESSED.gate, outcome=GateOutcome.PASS)
+    with pytest.raises(StoreError, match="says that the gate passed"):
+        require_consistent(replace(REGRESSED, gate=gate, exit_code=0), source="artifact x")
+    require_consistent(REGRESSED, source="artifact x")
