@@ -102,8 +102,8 @@ class SampleTimed:
     instructions: float | None = None  # Instructions of one iteration in user space, all threads and children
     waited_s: float | None = None  # Seconds in which the thread that runs the steps was ready but had no CPU
     own: Mapping[str, float] | None = None  # By name: what the benchmark itself says of one iteration
-    elapsed_s: float | None = None  # Seconds of the whole sample by the parent's clock; None in older recordings
-    is_renewed: bool = False  # Whether a state is made again before each call, which only the parent's clock sees
+    elapsed_s: float | None = None
+    """Seconds of the whole sample by the parent's clock; None where these also hold what the benchmark leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -364,7 +364,7 @@ class RunData:
     def clocks(self, stage: Stage = Stage.MAIN) -> tuple[CaseClock, ...]:
         """The parent's clock beside the workers', for each case and block of a stage in which both can be compared.
 
-        They cannot in older recordings, nor where a state is made again before each call of the baseline.
+        They cannot in older recordings, nor where the baseline makes a state again before each call.
         """
         found = []
         for block, _ in self._complete(stage):
@@ -372,13 +372,10 @@ class RunData:
             before, after = (_unexplained_s(timed.get(arm, [])) for arm in (Arm.BASELINE, Arm.CANDIDATE))
             if before is None or after is None:
                 continue
-            if not any(sample.is_renewed for sample in timed[Arm.BASELINE]):  # the candidate's word does not count
-                elapsed_s = statistics.median(sample.elapsed_s or 0.0 for sample in timed[Arm.CANDIDATE])
-                found.append(
-                    CaseClock(
-                        case_id=block.case_id, block=block.block, elapsed_s=elapsed_s, unexplained_s=after - before
-                    )
-                )
+            elapsed_s = statistics.median(sample.elapsed_s or 0.0 for sample in timed[Arm.CANDIDATE])
+            found.append(
+                CaseClock(case_id=block.case_id, block=block.block, elapsed_s=elapsed_s, unexplained_s=after - before)
+            )
         return tuple(found)
 
     def _complete(self, stage: Stage) -> Iterator[tuple[CaseBlock, ev.CaseFinished]]:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from statistics import median
+from statistics import mean, median, stdev
 
 import numpy as np
 
@@ -58,7 +58,9 @@ MAX_INTRUSION_RATIO = 0.05
 """An arm that takes more of the CPUs than this while the other is timed slows both arms alike, and so may hide more
 than the smallest slowdown that a gate looks for."""
 
-_CLOCK_BLOCKS = 3  # Fewer say nothing: one of them may have been disturbed
+_CLOCK_BLOCKS = 5  # Fewer say nothing
+_HIDING_BLOCKS = 0.1  # Part of the blocks that may lie below the limit
+_CLEAR = 8.0  # Standard errors beyond it: on a busy host, five blocks of honest clocks are that in 1 of 3,000 gates
 _MAX_HIDDEN_RATIO, _MAX_HIDDEN_S = 0.02, 5e-4
 """Of a sample, or seconds: reading the meters takes 0.3 ms in either arm, and much less differs between them."""
 
@@ -178,18 +180,26 @@ def guard_clocks(verdicts: Sequence[Verdict], clocks: Sequence[CaseClock]) -> tu
     """Verdicts on cases whose candidate claims too little of the time that passed become `failed`.
 
     Between the baton's hand-over and its return a worker does nothing but timed work and reading its meters. Where, in
-    the median block, the candidate leaves more of that unclaimed than the baseline does, its clock is not the parent's.
-    `clocks` has one entry for each case and block.
+    nearly all blocks, the candidate leaves more of that unclaimed than the baseline does, its clock is not the
+    parent's: a busy host disturbs either arm. `clocks` has one entry for each case and block.
     """
     guarded = []
     for verdict in verdicts:
         entries = [entry for entry in clocks if entry.case_id == verdict.case_id]
-        hidden_s = median(entry.unexplained_s for entry in entries) if len(entries) >= _CLOCK_BLOCKS else 0.0
-        limit_s = max(_MAX_HIDDEN_RATIO * median(entry.elapsed_s for entry in entries), _MAX_HIDDEN_S) if entries else 0
-        if hidden_s <= limit_s or verdict.outcome in (Outcome.FAILED, Outcome.NO_BASELINE, Outcome.INCOMPARABLE):
+        if len(entries) < _CLOCK_BLOCKS:
             guarded.append(verdict)
             continue
-        ratio = hidden_s / median(entry.elapsed_s for entry in entries)
+        elapsed_s, hidden = median(entry.elapsed_s for entry in entries), [entry.unexplained_s for entry in entries]
+        limit_s = max(_MAX_HIDDEN_RATIO * elapsed_s, _MAX_HIDDEN_S)
+        is_clear = mean(hidden) - limit_s > _CLEAR * stdev(hidden) / math.sqrt(len(hidden))
+        if (
+            not is_clear
+            or sorted(hidden)[int(_HIDING_BLOCKS * len(hidden))] <= limit_s
+            or verdict.outcome in (Outcome.FAILED, Outcome.NO_BASELINE, Outcome.INCOMPARABLE)
+        ):
+            guarded.append(verdict)
+            continue
+        ratio = median(hidden) / elapsed_s
         found = fact("case.time_hidden", severity=Severity.GRAVE, hidden_ratio=ratio)
         outcome = Outcome.REGRESSED if verdict.outcome is Outcome.REGRESSED else Outcome.FAILED
         guarded.append(replace(verdict, outcome=outcome, reasons=(found, *verdict.reasons)))

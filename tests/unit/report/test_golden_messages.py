@@ -93,8 +93,6 @@ GATE_FACTS = (
     fact("gate.host_unstable", disturbed=2, blocks=6, voided=1),
     fact("gate.no_gating_case"),
     fact("arms.identical"),
-    fact("run.held_by_landlock"),
-    fact("run.unconfined"),
     fact("run.interrupted", blocks=3),
     fact("run.unfinished"),
     fact("run.measured", cases=1),

@@ -1,0 +1,51 @@
+"""Time that the parent's clock saw and the candidate does not claim."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from perfguard.gate.rules.rulings import guard_clocks
+from perfguard.records.run import CaseClock
+from perfguard.records.verdict import Outcome
+from tests.compared_cases import verdict_without_times
+
+CASE = "step.train"
+
+
+def clocks(unexplained_s, elapsed_s=0.02):
+    return [
+        CaseClock(case_id=CASE, block=block, elapsed_s=elapsed_s, unexplained_s=each)
+        for block, each in enumerate(unexplained_s)
+    ]
+
+
+def guarded(unexplained_s, outcome=Outcome.UNCHANGED):
+    (found,) = guard_clocks([verdict_without_times(CASE, outcome, "as.before")], clocks(unexplained_s))
+    return found.outcome, [reason.code for reason in found.reasons]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.INCONCLUSIVE, Outcome.DIFFERENT])
+def test_a_candidate_that_hides_time_in_all_blocks_has_failed(outcome):
+    assert guarded([0.001] * 5, outcome) == (Outcome.FAILED, ["case.time_hidden", "as.before"])
+
+
+def test_what_is_slower_all_the_same_stays_red():
+    assert guarded([0.01] * 6, Outcome.REGRESSED) == (Outcome.REGRESSED, ["case.time_hidden", "as.before"])
+
+
+@pytest.mark.parametrize(
+    "unexplained_s",
+    [[], [0.01] * 4, [0.0004] * 20, [0.01] * 8 + [0.0, 0.0], [-0.01] * 9],
+    ids=["nothing", "few blocks", "less than a meter's reading", "disturbed blocks", "the baseline's"],
+)
+def test_anything_less_says_nothing(unexplained_s):
+    assert guarded(unexplained_s) == (Outcome.UNCHANGED, ["as.before"])
+
+
+def test_a_busy_host_is_never_taken_for_a_hidden_clock():
+    """Differences as two programs beside the worker make them: some milliseconds, in either direction."""
+    draw = random.Random(1)
+    alarms = sum(guarded([draw.gauss(0, 0.002) for _ in range(5)])[0] is Outcome.FAILED for _ in range(4000))
+    assert alarms / 4000 < 0.001
