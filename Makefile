@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox fuzz pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -107,6 +107,12 @@ proof-tasks: $(READY) ## Measure tasks: false alarms, a slowdown of 5 %, matrice
 
 proof-untouched: $(READY) ## Measure gates of changes that touch one of three models (a quarter of an hour, nothing else running)
 	$(BIN)/python -m tests.proof.untouched_gates $(ARGS)
+
+proof-sandbox: $(READY) ## Measure what the sandbox of untrusted code costs: the same gates inside and outside (a quarter of an hour, nothing else running)
+	$(BIN)/python -m tests.proof.sandbox_cost $(ARGS)
+
+fuzz: $(READY) ## Damage what others write, for an hour: no traceback, no hang, no gigabyte (findings go to tests/fuzz/corpus)
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 pictures: $(READY) ## Draw the documents' pictures anew: screens of the TUI, charts of committed reports (needs Chromium)
 	$(BIN)/python -m tests.tui_pictures

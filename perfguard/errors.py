@@ -34,10 +34,17 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+_LONGEST_MESSAGE = 4_000  # Characters; what a broken file holds may be much longer
+
+
 class PerfguardError(Exception):
     """Base of all errors with a message for the user."""
 
     exit_code: ExitCode = ExitCode.INFRASTRUCTURE
+
+    def __init__(self, message: str = "") -> None:
+        """Say what failed; a message beyond all measure is cut."""
+        super().__init__(message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]} …")
 
 
 class UsageError(PerfguardError):

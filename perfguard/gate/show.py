@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 
+from perfguard.codec import OF_NUMBERS
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.paired.allow_list import allowances_of, recorded_tags
@@ -69,24 +71,32 @@ def show_run(loaded: LoadedConfig, folder: Path) -> RunResult:
     return rejudge_run(loaded, folder)
 
 
-def rejudge_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event] | None = None) -> RunResult:
+def rejudge_run(loaded: LoadedConfig, folder: Path, events: Iterable[Event] | None = None) -> RunResult:
     """What a run's events add up to, judged by the present rule; read here unless given, as of a damaged run.
+
+    Of a recording of any length only a few numbers a sample are kept.
 
     Raises:
         StoreError: The events cannot be read, or hold no start of a run.
     """
-    events = tuple(read_events(folder / "events.jsonl")) if events is None else events
-    start = next((event for event in events if isinstance(event, RunStarted)), None)
+    stream = iter(read_events(folder / "events.jsonl") if events is None else events)
+    known: list[Event] = []  # All but samples
+    before, start = [], None
+    for event in stream:
+        before.append(event)
+        if isinstance(event, RunStarted):
+            start = event
+            break
     if start is None:
         raise StoreError(f"{folder / 'events.jsonl'} holds no start of a run; nothing can be said of it")
-    data, gate = _replayed(loaded, start, events)
-    end = next((event for event in events if isinstance(event, RunFinished)), None)
+    data, gate = _replayed(loaded, start, _noticed(chain(before, stream), known))
+    end = next((event for event in known if isinstance(event, RunFinished)), None)
     measured = () if gate else describe_measured(data, start.case_ids)
     code = end.exit_code if end else ExitCode.PASS
     if gate is not None:
         code = exit_code(gate, fail_on=loaded.config.fail_on)
     host, selection = host_of(folder), selection_of(folder)
-    notes = tuple(event.fact for event in events if isinstance(event, Noted))
+    notes = tuple(event.fact for event in known if isinstance(event, Noted))
     reasons = gate.reasons if gate else (fact("run.measured", cases=len(measured)),)
     return RunResult(
         command="show",
@@ -96,7 +106,7 @@ def rejudge_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event] | No
         machine_id=start.machine_id or "unknown",
         machine=machine_line(host) if host else "unknown machine",
         cpus=selection.cpus if selection else (),
-        arms={event.arm.value: _summary(event) for event in events if isinstance(event, ArmReady)},
+        arms={event.arm.value: _summary(event) for event in known if isinstance(event, ArmReady)},
         gate=gate,
         measured=measured,
         scaling=scaling_of(measured, cpus=len(selection.cpus) if selection else 1),
@@ -121,7 +131,15 @@ def recorded_duration_s(folder: Path, data: RunData) -> float:
     return data.measured_s
 
 
-def _replayed(loaded: LoadedConfig, start: RunStarted, events: Sequence[Event]) -> tuple[RunData, GateResult | None]:
+def _noticed(events: Iterable[Event], known: list[Event]) -> Iterator[Event]:
+    """The events; all but samples are kept as they pass."""
+    for event in events:
+        if not isinstance(event, OF_NUMBERS):
+            known.append(event)
+        yield event
+
+
+def _replayed(loaded: LoadedConfig, start: RunStarted, events: Iterable[Event]) -> tuple[RunData, GateResult | None]:
     if start.mode != "paired":
         return RunData.of(events), None
     allowances = allowances_of(loaded) if start.gate.uses_allowances else ()

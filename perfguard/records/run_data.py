@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from perfguard.records import events as ev
-from perfguard.records.case_block import CaseBlock, own_signals, signal_value
+from perfguard.records.case_block import CaseBlock, PackedSamples, own_signals, signal_value
 from perfguard.records.events import Event
 from perfguard.records.run import (
     Arm,
@@ -164,7 +164,7 @@ class RunData:
         found.of(timed.arm).append(timed.value_s)
         if self.keeps_signals:
             found.timed = found.timed or {}
-            found.timed.setdefault(timed.arm, []).append(timed)
+            found.timed.setdefault(timed.arm, PackedSamples()).append(timed)
         self.revisions[timed.case_id] += 1
 
     def _finish_block(self, event: ev.BlockFinished) -> None:
@@ -320,7 +320,8 @@ class RunData:
 
         def values(block: CaseBlock, arm: Arm, signal: str) -> tuple[float | None, ...]:
             inner_loops = self.inner_loops.get(block.case_id, 0)
-            return tuple(signal_value(signal, timed, inner_loops) for timed in (block.timed or {}).get(arm, ()))
+            samples = (block.timed or {}).get(arm, ())
+            return tuple(signal_value(signal, timed, inner_loops) for timed in samples)
 
         return tuple(
             SignalSamples(
@@ -369,7 +370,7 @@ class RunData:
         found = []
         for block, _ in self._complete(stage):
             timed = block.timed or {}
-            before, after = (_unexplained_s(timed.get(arm, [])) for arm in (Arm.BASELINE, Arm.CANDIDATE))
+            before, after = (_unexplained_s(timed.get(arm)) for arm in (Arm.BASELINE, Arm.CANDIDATE))
             if before is None or after is None:
                 continue
             elapsed_s = statistics.median(sample.elapsed_s or 0.0 for sample in timed[Arm.CANDIDATE])
@@ -403,7 +404,7 @@ class RunData:
         """Complete rounds of each case in a one-arm run (the candidate's samples)."""
         found: dict[str, list[Round]] = {case_id: [] for case_id in self.case_ids}
         for block, done in self._complete(Stage.MAIN):
-            if block.is_finished and block.candidate_s:
+            if block.is_finished and block.candidate_s and block.case_id in found:
                 found[block.case_id].append(
                     Round(
                         values_s=tuple(block.candidate_s),
@@ -416,8 +417,8 @@ class RunData:
         return {case_id: tuple(rounds) for case_id, rounds in found.items()}
 
 
-def _unexplained_s(samples: list[ev.SampleTimed]) -> float | None:
+def _unexplained_s(samples: PackedSamples | None) -> float | None:
     """Median seconds of samples by the parent's clock that the worker does not claim; None where there are none."""
-    if not samples or any(sample.elapsed_s is None for sample in samples):
-        return None
-    return float(statistics.median((each.elapsed_s or 0.0) - each.value_s * each.iterations for each in samples))
+    known = [(each.elapsed_s, each.value_s * each.iterations) for each in samples or ()]
+    left_s = [elapsed_s - claimed_s for elapsed_s, claimed_s in known if elapsed_s is not None]
+    return float(statistics.median(left_s)) if left_s and len(left_s) == len(known) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import secrets
 import shutil
@@ -15,6 +17,7 @@ from perfguard.records.events import BlockFinished, Event, RunFinished
 from perfguard.records.run import CaseFailed
 
 _NEEDED_BYTES = 256 * 1024 * 1024  # Bundles, logs and raw files of a long run stay well below
+EVENTS = "events.jsonl"
 _SYNCED = (BlockFinished, CaseFailed, RunFinished)
 
 
@@ -23,7 +26,9 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._stream = (path / "events.jsonl").open("ab", buffering=0)
+        self._stream = (path / EVENTS).open("ab", buffering=0)
+        with contextlib.suppress(OSError):  # not every network file system has locks
+            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held for as long as the run goes on
         self._seq = 0
 
     @classmethod
@@ -99,8 +104,9 @@ def read_events(path: Path) -> Iterator[Event]:
         StoreError: The file is missing or holds something else.
     """
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as stream:
+            for number, line in enumerate(stream, 1):
+                if line.endswith(b"\n"):
+                    yield decode_event(line[:-1], source=f"{path}:{number}")
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-    for number, line in enumerate(raw.split(b"\n")[:-1], 1):
-        yield decode_event(line, source=f"{path}:{number}")

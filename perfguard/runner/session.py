@@ -29,6 +29,7 @@ from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.runner.arms.environment import ignored_variables
 from perfguard.runner.arms.resolve import clean_workshop
+from perfguard.runner.leftovers import WORKSHOPS, clear_leftovers
 from perfguard.runner.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -138,11 +139,12 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
         folder, settings = RunFolder.create(request.loaded.project), _settings(request)
         session = Session(request, request.fingerprint, selection, folder, interrupts, settings, started)
         try:
+            clear_leftovers(request.loaded.project, own=folder.path)
             _begin(session, mode)
             yield session
         finally:
             session.closing.close()
-            for workshop in folder.path.glob("arms*/"):
+            for workshop in folder.path.glob(WORKSHOPS):
                 clean_workshop(workshop, request.loaded.project)
             folder.close()
 

@@ -58,8 +58,25 @@ def test_a_killed_run_leaves_no_worker_and_no_lock(project):
     process.kill()
     process.communicate(timeout=300)
     assert wait_for(lambda: not project.workers())
+    left = project.path / ".perfguard"
+    assert list(left.glob("runs/*/arms/a"))
     result = project.result("compare", "--measure-anyway", "--max-blocks", "1", "-c", "tiny.sort")
     assert result["gate"]["blocks_total"] == 1
+    assert not list(left.glob("runs/*/arms*/"))
+    assert len(project.git("worktree", "list").splitlines()) == 1
+
+
+def test_a_killed_gate_on_untrusted_code_leaves_no_checkout_of_rules(project):
+    project.git("commit", "-q", "--allow-empty", "-m", "nothing")
+    process = measuring(project, "--policy-from", "HEAD^1")
+    process.kill()
+    process.communicate(timeout=300)
+    rules = project.path / ".perfguard" / "policy"
+    assert list(rules.iterdir())
+    assert wait_for(lambda: not project.workers())
+    project.result("compare", "--measure-anyway", "--max-blocks", "1", "-c", "tiny.sort")
+    assert not list(rules.iterdir())
+    assert len(project.git("worktree", "list").splitlines()) == 1
 
 
 def test_a_second_run_on_the_host_is_refused_and_told_who_holds_it(project):

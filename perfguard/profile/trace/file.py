@@ -72,6 +72,8 @@ class TraceFile(Generic[Event]):
             yield self._last(text)
         except RecursionError:
             raise self._malformed("an event is nested too deeply") from None
+        except UnicodeError as error:
+            raise self._malformed(str(error)) from error
         except OSError as error:
             raise StoreError(
                 f"{self.path} cannot be read: {error.strerror or error}; name a trace that torch.profiler exported"

@@ -20,16 +20,26 @@ CATALOG: Mapping[str, Message] = {
 
 
 def describe(fact: Fact) -> str:
-    """The text of a fact, without control characters; its code and values where a newer version wrote it."""
-    return printable(_text(fact))
+    """The text of a fact, without control characters; its code and values where a newer version wrote it.
+
+    A damaged recording may hold a fact without some of its values; then it is the same.
+    """
+    try:
+        return printable(_text(fact))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return printable(_plain(fact))
 
 
 def _text(fact: Fact) -> str:
     message = CATALOG.get(fact.code)
     if message is None:
-        values = ", ".join(f"{name}={value}" for name, value in fact.values.items())
-        return f"{fact.code} ({values})" if values else fact.code
+        return _plain(fact)
     return message.text(fact) if callable(message.text) else fill(message.text, fact)
+
+
+def _plain(fact: Fact) -> str:
+    values = ", ".join(f"{name}={value}" for name, value in fact.values.items())
+    return f"{fact.code} ({values})" if values else fact.code
 
 
 def describe_all(facts: Iterable[Fact]) -> str:
