@@ -91,6 +91,6 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cases", type=int, default=500)
     parser.add_argument("--hours", type=float, default=8.0)
-    parser.add_argument("--slice-s", type=float, default=0.05)
+    parser.add_argument("--sample-s", type=float, default=0.05)
     asked = parser.parse_args()
     print(write_long_run(asked.folder, cases=asked.cases, hours=asked.hours, sample_s=asked.sample_s))  # noqa: T201

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from perfguard.records import events as ev
 from perfguard.records.run import Arm, Signal, Stage
@@ -14,48 +14,57 @@ from perfguard.records.run import Arm, Signal, Stage
 _SIGNALS = {signal.value: signal for signal in Signal}
 
 
-_FLOATS = ("value_s", "cpu_s", "energy_j", "instructions", "waited_s", "elapsed_s")
 _LARGEST = 2**63
-_COUNTS = ("iterations", "minor_faults", "involuntary_switches", "voluntary_switches", "peak_memory_bytes")
+
+
+class SampleValues(NamedTuple):
+    """What a sample is judged by; the names are those of `SampleTimed`."""
+
+    value_s: float
+    cpu_s: float
+    energy_j: float | None
+    instructions: float | None
+    waited_s: float | None
+    elapsed_s: float | None
+    iterations: int
+    minor_faults: int
+    involuntary_switches: int
+    voluntary_switches: int | None
+    peak_memory_bytes: int | None
+    own: Mapping[str, float] | None
+
+
+_NUMBERS = SampleValues._fields[:-1]
+_FLOATS = 6  # The first of them
 
 
 class PackedSamples:
     """Samples of one case, block and arm in an eighth of their memory, in order: a recording may hold a million."""
 
-    __slots__ = ("_first", "_numbers", "_own")
+    __slots__ = ("_numbers", "_own")
 
     def __init__(self) -> None:
-        self._first: ev.SampleTimed | None = None
         self._numbers: array[float] = array("d")
         self._own: dict[int, Mapping[str, float]] = {}  # By the sample's place
 
     def append(self, timed: ev.SampleTimed) -> None:
         """Keep one more."""
-        self._first = self._first or timed
         if timed.own:
             self._own[len(self)] = timed.own
-        self._numbers.extend(math.nan if (value := getattr(timed, name)) is None else value for name in _FLOATS)
-        self._numbers.extend(_count(getattr(timed, name)) for name in _COUNTS)
+        for place, name in enumerate(_NUMBERS):
+            value = getattr(timed, name)
+            is_known = value is not None and (place < _FLOATS or abs(value) < _LARGEST)  # no counter holds more
+            self._numbers.append(value if is_known else math.nan)
 
     def __len__(self) -> int:
-        return len(self._numbers) // (len(_FLOATS) + len(_COUNTS))
+        return len(self._numbers) // len(_NUMBERS)
 
-    def __iter__(self) -> Iterator[ev.SampleTimed]:
-        width = len(_FLOATS) + len(_COUNTS)
-        for place in range(len(self)):
-            row = self._numbers[place * width : (place + 1) * width]
-            known: dict[str, Any] = {
-                name: None if math.isnan(value) else value for name, value in zip(_FLOATS, row, strict=False)
-            }
-            counted = zip(_COUNTS, row[len(_FLOATS) :], strict=True)
-            counts: dict[str, Any] = {name: None if math.isnan(value) else int(value) for name, value in counted}
-            assert self._first is not None  # noqa: S101 - there are samples
-            yield replace(self._first, index=place, own=self._own.get(place), **known, **counts)
-
-
-def _count(value: int | None) -> float:
-    """The value; not a number where there is none, or one that no counter holds."""
-    return math.nan if value is None or abs(value) > _LARGEST else value
+    def __iter__(self) -> Iterator[SampleValues]:
+        width, numbers = len(_NUMBERS), self._numbers.tolist()
+        for place, start in enumerate(range(0, len(numbers), width)):
+            row: list[Any] = [None if math.isnan(value) else value for value in numbers[start : start + width]]
+            row[_FLOATS:] = [None if value is None else int(value) for value in row[_FLOATS:]]
+            yield SampleValues._make((*row, self._own.get(place)))
 
 
 @dataclass(slots=True)
@@ -82,7 +91,7 @@ def own_signals(block: CaseBlock) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for timed in samples for name in timed.own or ()))
 
 
-def signal_value(name: str, timed: ev.SampleTimed, inner_loops: int) -> float | None:
+def signal_value(name: str, timed: SampleValues, inner_loops: int) -> float | None:
     """A sample's value in the unit of its signal; recordings without iterations had one inner loop's worth of them."""
     if name not in _SIGNALS:
         return (timed.own or {}).get(name)

@@ -317,24 +317,23 @@ class RunData:
 
     def signals(self, stage: Stage = Stage.MAIN) -> tuple[SignalSamples, ...]:
         """What was measured beside wall time: each signal of complete cases in a stage's finished blocks, both arms."""
-
-        def values(block: CaseBlock, arm: Arm, signal: str) -> tuple[float | None, ...]:
+        found = []
+        for block, _ in self._complete(stage):
+            if not block.is_finished:
+                continue
             inner_loops = self.inner_loops.get(block.case_id, 0)
-            samples = (block.timed or {}).get(arm, ())
-            return tuple(signal_value(signal, timed, inner_loops) for timed in samples)
-
-        return tuple(
-            SignalSamples(
-                case_id=block.case_id,
-                block=block.block,
-                signal=signal,
-                baseline=values(block, Arm.BASELINE, signal),
-                candidate=values(block, Arm.CANDIDATE, signal),
-            )
-            for block, _ in self._complete(stage)
-            if block.is_finished
-            for signal in (*(signal.value for signal in Signal), *own_signals(block))
-        )
+            baseline, candidate = (tuple((block.timed or {}).get(arm, ())) for arm in (Arm.BASELINE, Arm.CANDIDATE))
+            found += [
+                SignalSamples(
+                    case_id=block.case_id,
+                    block=block.block,
+                    signal=signal,
+                    baseline=tuple(signal_value(signal, timed, inner_loops) for timed in baseline),
+                    candidate=tuple(signal_value(signal, timed, inner_loops) for timed in candidate),
+                )
+                for signal in (*(signal.value for signal in Signal), *own_signals(block))
+            ]
+        return tuple(found)
 
     def checks(self, stage: Stage = Stage.MAIN) -> tuple[CaseChecks, ...]:
         """What both arms computed, for each case and block of a stage."""

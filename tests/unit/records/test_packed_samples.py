@@ -31,7 +31,14 @@ def test_samples_come_back_as_they_were():
     for sample in given:
         packed.append(sample)
     assert len(packed) == 3
-    assert list(packed) == given
+    for sample, known in zip(given, packed, strict=True):
+        assert known._asdict() == {name: getattr(sample, name) for name in known._fields}
+
+
+def test_a_count_that_no_counter_holds_is_unknown():
+    packed = PackedSamples()
+    packed.append(replace(SAMPLE, minor_faults=10**400))
+    assert next(iter(packed)).minor_faults is None
 
 
 def test_nothing_is_in_them_at_first():
