@@ -7,8 +7,6 @@ import fcntl
 import os
 from pathlib import Path
 
-import psutil
-
 from perfguard.errors import PerfguardError
 from perfguard.runner.arms import git
 from perfguard.runner.arms.resolve import clean_workshop
@@ -26,7 +24,7 @@ def clear_leftovers(project: Path, *, own: Path) -> None:
     repository = git.top_level(project)
     for checkout in (repository / POLICIES).glob("*-*/") if repository is not None else ():
         process = checkout.name.rpartition("-")[2]
-        if repository is not None and process.isdigit() and not psutil.pid_exists(int(process)):
+        if repository is not None and process.isdigit() and not Path(f"/proc/{process}").exists():
             with contextlib.suppress(PerfguardError):
                 git.remove_worktree(repository, checkout)
 
