@@ -41,7 +41,7 @@ CHECKPOINT = "checkpoint.pt"
 LOG = "logs/training.log"
 RESULT = "training.json"
 MODE = "training"
-_QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL"}  # A connection that fails is told in our words, not by frames of C++
+_QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL"}  # The error of a failed connection says all that these stack traces do
 _ENDS_S = 30.0  # Longest end of the process once it was asked to stop
 
 
