@@ -15,7 +15,7 @@ from perfguard.profile.advice.evidence import Evidence, shortest_calls
 from perfguard.profile.advice.trials import Program
 from perfguard.profile.runs.profiles import read_arm
 from perfguard.records.steps.program import ProgramFacts
-from perfguard.runner.process.arm_worker import ProfiledStep, decoded
+from perfguard.runner.process.answers import ProfiledStep, decoded
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
 from perfguard.worker.profiling.library_logs import TIMESTAMP_VARIABLE
 

@@ -33,7 +33,7 @@ from perfguard.runner.leftovers import WORKSHOPS, clear_leftovers
 from perfguard.runner.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from perfguard.runner.process.arm_worker import CodeProof
+    from perfguard.runner.process.answers import CodeProof
 
 _STDERR = 2
 

@@ -20,7 +20,7 @@ from perfguard.profile.libraries.verbose import parse_mkl_verbose, parse_verbose
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.protocol import decode
 from perfguard.report.terminal.result import render_result
-from perfguard.runner.process.arm_worker import Prepared, decoded
+from perfguard.runner.process.answers import Prepared, decoded
 from perfguard.runner.process.worker_process import WorkerFailure
 from perfguard.store.allowances import load_allowances
 from perfguard.store.artifacts import parse_result, result_in_zip

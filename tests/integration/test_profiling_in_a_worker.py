@@ -17,14 +17,8 @@ from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.protocol import MODULE_PREFIX, STEP_WINDOW, StepKind
-from perfguard.runner.process.arm_worker import (
-    CaseRefused,
-    HeldScript,
-    ProfiledStep,
-    ProfilingWorker,
-    RecordedOp,
-    ScriptEnd,
-)
+from perfguard.runner.process.answers import HeldScript, ProfiledStep, RecordedOp, ScriptEnd
+from perfguard.runner.process.arm_worker import CaseRefused, ProfilingWorker
 from tests.real_workers import catalogue_case, greeted, starter_in
 
 pytestmark = pytest.mark.torch

@@ -21,7 +21,7 @@ from perfguard.profile.trace.op_spans import spans_of
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.facts import Fact, fact
 from perfguard.records.steps.ops import OpCounts, OpKey, OpTotal, PrimitiveTotal
-from perfguard.runner.process.arm_worker import ProfiledStep
+from perfguard.runner.process.answers import ProfiledStep
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
 
 

@@ -25,7 +25,8 @@ from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Arm
 from perfguard.records.steps.projection import CaseProjection, Projected, Projection, RooflineCeilings
 from perfguard.runner.measuring import aside
-from perfguard.runner.process.arm_worker import CEILING_DTYPES, Ceilings, RecordedOp, ReplayedOp
+from perfguard.runner.process.answers import Ceilings, RecordedOp, ReplayedOp
+from perfguard.runner.process.arm_worker import CEILING_DTYPES
 from perfguard.runner.process.starting import ProcessStarter
 from perfguard.runner.profiling.cases import Profiled, ProfiledProcess
 from perfguard.runner.profiling.replays import (

@@ -15,7 +15,8 @@ from perfguard.records.protocol import Message
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
 from perfguard.runner.blocks.measure import BLOCKS_OF_A_HASH_SEED, plan_block
-from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, CodeProof
+from perfguard.runner.process.answers import CodeProof
+from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused
 from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 
 _MAX_INSTANCES = 12

@@ -19,7 +19,8 @@ from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import BlockPlan, CasePlan
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.runner.blocks.intrusion import IntrusionWatch, read_steal, steal_ratio
-from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, Prepared
+from perfguard.runner.process.answers import Prepared
+from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused
 from perfguard.runner.process.worker_process import Worker, WorkerContext, WorkerFailure
 
 _ARMS = (Arm.BASELINE, Arm.CANDIDATE)

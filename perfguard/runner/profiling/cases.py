@@ -17,7 +17,8 @@ from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.runner.blocks.measure import plan_block
-from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, ProfiledStep
+from perfguard.runner.process.answers import ProfiledStep
+from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused
 from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 
 _SLUG_CHARACTERS = 60

@@ -15,7 +15,8 @@ from typing import TypeVar
 from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Arm
 from perfguard.runner.blocks.measure import plan_block
-from perfguard.runner.process.arm_worker import CaseRefused, Ceilings, ProfilingWorker, RecordedOp, ReplayedOp
+from perfguard.runner.process.answers import Ceilings, RecordedOp, ReplayedOp
+from perfguard.runner.process.arm_worker import CaseRefused, ProfilingWorker
 from perfguard.runner.process.launching import launched
 from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 

@@ -15,7 +15,8 @@ from perfguard.records.protocol import StepKind
 from perfguard.records.run import Arm
 from perfguard.records.script_settings import SettingUse
 from perfguard.runner.blocks.measure import plan_blocks
-from perfguard.runner.process.arm_worker import CaseRefused, HeldScript, ProfilingWorker, ScriptEnd
+from perfguard.runner.process.answers import HeldScript, ScriptEnd
+from perfguard.runner.process.arm_worker import CaseRefused, ProfilingWorker
 from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 from perfguard.runner.profiling.scripts import Script, require_used, script_failure
 

@@ -13,7 +13,8 @@ from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
 from perfguard.records.script_settings import SettingUse
 from perfguard.runner.blocks.measure import plan_block
-from perfguard.runner.process.arm_worker import CaseRefused, ProfiledStep, ProfilingWorker, ScriptEnd
+from perfguard.runner.process.answers import ProfiledStep, ScriptEnd
+from perfguard.runner.process.arm_worker import CaseRefused, ProfilingWorker
 from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
 from perfguard.units import format_count

@@ -17,7 +17,7 @@ from perfguard.records.plan import MeasureSettings
 from perfguard.records.protocol import StepKind
 from perfguard.records.run import Arm
 from perfguard.records.steps.projection import RooflineCeilings
-from perfguard.runner.process.arm_worker import ProfiledStep
+from perfguard.runner.process.answers import ProfiledStep
 from perfguard.runner.profiling.cases import Profiled, ProfiledProcess, StepFiles
 from perfguard.runner.profiling.replays import OUT_OF_TIME, Benchdnn, Replaying
 from tests.profile_traces import TraceBuilder

@@ -11,14 +11,8 @@ from perfguard.records.protocol import StepKind
 from perfguard.records.run import Arm
 from perfguard.records.script_settings import SettingUse
 from perfguard.records.spec import Case
-from perfguard.runner.process.arm_worker import (
-    CaseRefused,
-    HeldScript,
-    ProfiledStep,
-    ProfilingWorker,
-    RecordedOp,
-    ScriptEnd,
-)
+from perfguard.runner.process.answers import HeldScript, ProfiledStep, RecordedOp, ScriptEnd
+from perfguard.runner.process.arm_worker import CaseRefused, ProfilingWorker
 from perfguard.runner.process.worker_process import WorkerFailure
 from tests.worker_replies import QueuedReplies, ended, profiled, ready
 

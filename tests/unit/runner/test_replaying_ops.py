@@ -8,7 +8,7 @@ from perfguard.errors import MeasurementError
 from perfguard.records.facts import fact
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
-from perfguard.runner.process.arm_worker import RecordedOp
+from perfguard.runner.process.answers import RecordedOp
 from perfguard.runner.process.worker_process import WorkerFailure
 from perfguard.runner.profiling.replays import OUT_OF_TIME, Replaying, replay_ops
 from tests.worker_replies import ready
