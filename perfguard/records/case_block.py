@@ -6,10 +6,11 @@ import math
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, NamedTuple
 
 from perfguard.records import events as ev
-from perfguard.records.run import Arm, Signal, Stage
+from perfguard.records.run import Arm, CaseClock, Signal, SignalSamples, Stage
 
 _SIGNALS = {signal.value: signal for signal in Signal}
 
@@ -85,12 +86,6 @@ class CaseBlock:
         return self.baseline_s if arm is Arm.BASELINE else self.candidate_s
 
 
-def own_signals(block: CaseBlock) -> tuple[str, ...]:
-    """Names that the benchmark gave, in its order."""
-    samples = (timed for arm in (block.timed or {}).values() for timed in arm)
-    return tuple(dict.fromkeys(name for timed in samples for name in timed.own or ()))
-
-
 def signal_value(name: str, timed: SampleValues, inner_loops: int) -> float | None:
     """A sample's value in the unit of its signal; recordings without iterations had one inner loop's worth of them."""
     if name not in _SIGNALS:
@@ -112,3 +107,36 @@ def signal_value(name: str, timed: SampleValues, inner_loops: int) -> float | No
             count = None if voluntary is None else voluntary + timed.involuntary_switches
     iterations = timed.iterations or inner_loops
     return None if count is None or not iterations else count / iterations
+
+
+def signal_samples(block: CaseBlock, inner_loops: int) -> list[SignalSamples]:
+    """Each signal of a case in a block, both arms."""
+    baseline, candidate = (tuple((block.timed or {}).get(arm, ())) for arm in (Arm.BASELINE, Arm.CANDIDATE))
+    own = dict.fromkeys(name for sample in (*baseline, *candidate) for name in sample.own or ())
+    return [
+        SignalSamples(
+            case_id=block.case_id,
+            block=block.block,
+            signal=signal,
+            baseline=tuple(signal_value(signal, sample, inner_loops) for sample in baseline),
+            candidate=tuple(signal_value(signal, sample, inner_loops) for sample in candidate),
+        )
+        for signal in (*_SIGNALS, *own)
+    ]
+
+
+def clock_of(block: CaseBlock) -> CaseClock | None:
+    """How the parent's clock and the workers' agree; None where they cannot be compared."""
+    timed = block.timed or {}
+    before, after = (_unexplained_s(timed.get(arm)) for arm in (Arm.BASELINE, Arm.CANDIDATE))
+    if before is None or after is None:
+        return None
+    elapsed_s = median(sample.elapsed_s or 0.0 for sample in timed[Arm.CANDIDATE])
+    return CaseClock(case_id=block.case_id, block=block.block, elapsed_s=elapsed_s, unexplained_s=after - before)
+
+
+def _unexplained_s(samples: PackedSamples | None) -> float | None:
+    """Median seconds of samples by the parent's clock that the worker does not claim; None where there are none."""
+    known = [(each.elapsed_s, each.value_s * each.iterations) for each in samples or ()]
+    left_s = [elapsed_s - claimed_s for elapsed_s, claimed_s in known if elapsed_s is not None]
+    return float(median(left_s)) if left_s and len(left_s) == len(known) else None

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from perfguard.records import events as ev
-from perfguard.records.case_block import CaseBlock, PackedSamples, own_signals, signal_value
+from perfguard.records.case_block import CaseBlock, PackedSamples, clock_of, signal_samples
 from perfguard.records.events import Event
 from perfguard.records.run import (
     Arm,
@@ -26,7 +26,6 @@ from perfguard.records.run import (
     CaseSamples,
     PairedData,
     Round,
-    Signal,
     SignalSamples,
     Stage,
 )
@@ -317,23 +316,12 @@ class RunData:
 
     def signals(self, stage: Stage = Stage.MAIN) -> tuple[SignalSamples, ...]:
         """What was measured beside wall time: each signal of complete cases in a stage's finished blocks, both arms."""
-        found = []
-        for block, _ in self._complete(stage):
-            if not block.is_finished:
-                continue
-            inner_loops = self.inner_loops.get(block.case_id, 0)
-            baseline, candidate = (tuple((block.timed or {}).get(arm, ())) for arm in (Arm.BASELINE, Arm.CANDIDATE))
-            found += [
-                SignalSamples(
-                    case_id=block.case_id,
-                    block=block.block,
-                    signal=signal,
-                    baseline=tuple(signal_value(signal, timed, inner_loops) for timed in baseline),
-                    candidate=tuple(signal_value(signal, timed, inner_loops) for timed in candidate),
-                )
-                for signal in (*(signal.value for signal in Signal), *own_signals(block))
-            ]
-        return tuple(found)
+        return tuple(
+            samples
+            for block, _ in self._complete(stage)
+            if block.is_finished
+            for samples in signal_samples(block, self.inner_loops.get(block.case_id, 0))
+        )
 
     def checks(self, stage: Stage = Stage.MAIN) -> tuple[CaseChecks, ...]:
         """What both arms computed, for each case and block of a stage."""
@@ -366,17 +354,7 @@ class RunData:
 
         They cannot in older recordings, nor where the baseline makes a state again before each call.
         """
-        found = []
-        for block, _ in self._complete(stage):
-            timed = block.timed or {}
-            before, after = (_unexplained_s(timed.get(arm)) for arm in (Arm.BASELINE, Arm.CANDIDATE))
-            if before is None or after is None:
-                continue
-            elapsed_s = statistics.median(sample.elapsed_s or 0.0 for sample in timed[Arm.CANDIDATE])
-            found.append(
-                CaseClock(case_id=block.case_id, block=block.block, elapsed_s=elapsed_s, unexplained_s=after - before)
-            )
-        return tuple(found)
+        return tuple(clock for block, _ in self._complete(stage) if (clock := clock_of(block)) is not None)
 
     def _complete(self, stage: Stage) -> Iterator[tuple[CaseBlock, ev.CaseFinished]]:
         """Complete cases of a stage's blocks, also of one that did not come to its end, with what ended each."""
@@ -414,10 +392,3 @@ class RunData:
                     )
                 )
         return {case_id: tuple(rounds) for case_id, rounds in found.items()}
-
-
-def _unexplained_s(samples: PackedSamples | None) -> float | None:
-    """Median seconds of samples by the parent's clock that the worker does not claim; None where there are none."""
-    known = [(each.elapsed_s, each.value_s * each.iterations) for each in samples or ()]
-    left_s = [elapsed_s - claimed_s for elapsed_s, claimed_s in known if elapsed_s is not None]
-    return float(statistics.median(left_s)) if left_s and len(left_s) == len(known) else None

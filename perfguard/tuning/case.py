@@ -11,7 +11,7 @@ from perfguard.benchmarks.options import with_values
 from perfguard.errors import ArmError, ExitCode, InterruptedRunError, MeasurementError
 from perfguard.gate.bisect import RunGate
 from perfguard.gate.paired.compare_arms import compare_arms
-from perfguard.gate.rules.rulings import ARM_INTRUDED
+from perfguard.gate.rules.measuring_guards import ARM_INTRUDED
 from perfguard.host.allocators import installed_allocators
 from perfguard.host.probe import probe
 from perfguard.profile.runs.profiling import profile_arm

@@ -10,13 +10,12 @@ from perfguard.config import Config
 from perfguard.gate.paired.allow_list import tags_of, utc_today
 from perfguard.gate.rules.compare import SequentialGate, without_estimate
 from perfguard.gate.rules.confirmation import apply_confirmations, confirm, confirm_signals, flagged_cases
+from perfguard.gate.rules.measuring_guards import guard_clocks, guard_intrusion
 from perfguard.gate.rules.policy import conclude
 from perfguard.gate.rules.rulings import (
     allowance_notes,
     apply_allowances,
     different_results,
-    guard_clocks,
-    guard_intrusion,
     guard_numerics,
     report_modes,
 )

@@ -1,8 +1,8 @@
-"""Rulings on verdicts after the decision: same results, CPUs left to the other arm, modes, and the allow-list.
+"""Rulings on verdicts after the decision: same results, modes, and the allow-list.
 
 A benchmark that skips work is fast, and no faster. On the same seeds the arms must agree on what the benchmark is
 recognised by: its loss or result, the norm of its gradients, and whatever it names itself. These are numbers of a
-set-up, so comparing them costs no measuring time. And the arm that waits must leave the CPUs to the other.
+set-up, so comparing them costs no measuring time.
 
 A bimodal case whose slow mode is met more often is reported as that, not as a shift of the mean. An entry of the
 allow-list covers the time of a case up to its limit, against whatever the gate compares with. It does not cover other
@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from statistics import mean, median, stdev
+from statistics import median
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from perfguard.gate.rules.confirmation import is_flagged
 from perfguard.gate.rules.policy import effect_values, is_equivalent
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Fact, Severity, Value, fact
-from perfguard.records.run import Arm, CaseChecks, CaseClock, CaseIntrusion, CaseSamples, PairedData, Round
+from perfguard.records.run import CaseChecks, CaseSamples, PairedData, Round
 from perfguard.records.verdict import Comparison, Design, ModeReport, Outcome, Policy, SignalFinding, Verdict
 from perfguard.stats.modes import Modes, find_modes
 from perfguard.stats.p_values import p_slower
@@ -54,17 +54,6 @@ by 1.6 % and 12 %, all of it in ResNet-50 on tiny images; other cases a tenth of
 (docs/decisions/0004-numerics-tolerances.md). fp16, which no built-in case has, lies between by its precision.
 """
 
-MAX_INTRUSION_RATIO = 0.05
-"""An arm that takes more of the CPUs than this while the other is timed slows both arms alike, and so may hide more
-than the smallest slowdown that a gate looks for."""
-
-_CLOCK_BLOCKS = 5  # Fewer say nothing
-_HIDING_BLOCKS = 0.1  # Part of the blocks that may lie below the limit
-_CLEAR = 8.0  # Standard errors beyond it: on a busy host, five blocks of honest clocks are that in 1 of 3,000 gates
-_MAX_HIDDEN_RATIO, _MAX_HIDDEN_S = 0.02, 5e-4
-"""Of a sample, or seconds: reading the meters takes 0.3 ms in either arm, and much less differs between them."""
-
-ARM_INTRUDED = "arm.intruded"  # Code of what `guard_intrusion` says
 
 MODES_MIXED = "modes.mixed"  # Code of `mode_fact`
 
@@ -73,7 +62,7 @@ MIX_LEVEL = 0.01
 only decides whether a flag that the modes explain is theirs or luck."""
 
 _DTYPE = re.compile(r"[\[,]dtype=(\w+)")
-_REASSURING = (Outcome.IMPROVED, Outcome.UNCHANGED, Outcome.INCONCLUSIVE)
+REASSURING = (Outcome.IMPROVED, Outcome.UNCHANGED, Outcome.INCONCLUSIVE)  # Verdicts that find nothing wrong
 
 
 def guard_numerics(verdicts: Sequence[Verdict], checks: Sequence[CaseChecks]) -> tuple[Verdict, ...]:
@@ -90,7 +79,7 @@ def guard_numerics(verdicts: Sequence[Verdict], checks: Sequence[CaseChecks]) ->
     guarded = []
     for verdict in verdicts:
         differences, reasons = different.get(verdict.case_id, ()), verdict.reasons
-        if differences and verdict.outcome in _REASSURING:
+        if differences and verdict.outcome in REASSURING:
             guarded.append(replace(verdict, outcome=Outcome.DIFFERENT, reasons=(*differences, *reasons)))
         elif differences and verdict.outcome is Outcome.REGRESSED:
             guarded.append(replace(verdict, reasons=(*reasons, *differences)))
@@ -153,66 +142,9 @@ def unchecked_note(
     The values `why` say the reason: its `cause`, and the seeds where they differ.
     """
     known = {entry.case_id for entry in checks if entry.baseline.keys() & entry.candidate.keys()}
-    judged = [v.case_id for v in verdicts if v.outcome in (*_REASSURING, Outcome.REGRESSED)]
+    judged = [v.case_id for v in verdicts if v.outcome in (*REASSURING, Outcome.REGRESSED)]
     missing = tuple(case_id for case_id in judged if case_id not in known)
     return (fact("result.unchecked", why, severity=Severity.NOTABLE, case_ids=missing),) if missing else ()
-
-
-def guard_intrusion(verdicts: Sequence[Verdict], intrusions: Sequence[CaseIntrusion]) -> tuple[Verdict, ...]:
-    """Verdicts that find nothing wrong become `inconclusive` where an arm did not leave the CPUs to the other.
-
-    An arm intrudes where it does so in the median block. What is slower in spite of that stays `regressed`, and
-    failures and missing baselines are left alone. `intrusions` has one entry for each case and block.
-    """
-    guarded = []
-    for verdict in verdicts:
-        entries = [entry for entry in intrusions if entry.case_id == verdict.case_id]
-        seen = [
-            *_intruding(Arm.BASELINE, Arm.CANDIDATE, (entry.baseline_ratio for entry in entries)),
-            *_intruding(Arm.CANDIDATE, Arm.BASELINE, (entry.candidate_ratio for entry in entries)),
-        ]
-        intruded = replace(verdict, outcome=Outcome.INCONCLUSIVE, reasons=(*seen, *verdict.reasons))
-        guarded.append(intruded if seen and verdict.outcome in _REASSURING else verdict)
-    return tuple(guarded)
-
-
-def guard_clocks(verdicts: Sequence[Verdict], clocks: Sequence[CaseClock]) -> tuple[Verdict, ...]:
-    """Verdicts on cases whose candidate claims too little of the time that passed become `failed`.
-
-    Between the baton's hand-over and its return a worker does nothing but timed work and reading its meters. Where, in
-    nearly all blocks, the candidate leaves more of that unclaimed than the baseline does, its clock is not the
-    parent's: a busy host disturbs either arm. `clocks` has one entry for each case and block.
-    """
-    guarded = []
-    for verdict in verdicts:
-        entries = [entry for entry in clocks if entry.case_id == verdict.case_id]
-        if len(entries) < _CLOCK_BLOCKS:
-            guarded.append(verdict)
-            continue
-        elapsed_s, hidden = median(entry.elapsed_s for entry in entries), [entry.unexplained_s for entry in entries]
-        limit_s = max(_MAX_HIDDEN_RATIO * elapsed_s, _MAX_HIDDEN_S)
-        is_clear = mean(hidden) - limit_s > _CLEAR * stdev(hidden) / math.sqrt(len(hidden))
-        if (
-            not is_clear
-            or sorted(hidden)[int(_HIDING_BLOCKS * len(hidden))] <= limit_s
-            or verdict.outcome in (Outcome.FAILED, Outcome.NO_BASELINE, Outcome.INCOMPARABLE)
-        ):
-            guarded.append(verdict)
-            continue
-        ratio = median(hidden) / elapsed_s
-        found = fact("case.time_hidden", severity=Severity.GRAVE, hidden_ratio=ratio)
-        outcome = Outcome.REGRESSED if verdict.outcome is Outcome.REGRESSED else Outcome.FAILED
-        guarded.append(replace(verdict, outcome=outcome, reasons=(found, *verdict.reasons)))
-    return tuple(guarded)
-
-
-def _intruding(arm: Arm, other: Arm, ratios: Iterable[float | None]) -> tuple[Fact, ...]:
-    """That an arm takes much of the CPUs while the other is timed; nothing where it does not."""
-    known = [ratio for ratio in ratios if ratio is not None]
-    if not known or median(known) <= MAX_INTRUSION_RATIO:
-        return ()
-    values = {"other": other.value, "cpu_share": median(known), "limit_share": MAX_INTRUSION_RATIO}
-    return (fact("arm.intruded", values, severity=Severity.GRAVE, arm=arm.value),)
 
 
 def _relative(before: float, after: float) -> float:

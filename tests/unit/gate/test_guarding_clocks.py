@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from perfguard.gate.rules.rulings import guard_clocks
+from perfguard.gate.rules.measuring_guards import guard_clocks
 from perfguard.records.run import CaseClock
 from perfguard.records.verdict import Outcome
 from tests.compared_cases import verdict_without_times

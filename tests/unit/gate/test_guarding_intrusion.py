@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.gate.rules.rulings import guard_intrusion
+from perfguard.gate.rules.measuring_guards import guard_intrusion
 from perfguard.records.run import CaseIntrusion
 from perfguard.records.verdict import Outcome
 from tests.compared_cases import verdict_without_times

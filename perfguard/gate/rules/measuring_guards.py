@@ -1,0 +1,80 @@
+"""Guards of how the arms were measured: each left the CPUs to the other, and their clocks are the parent's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import mean, median, stdev
+
+from perfguard.gate.rules.rulings import REASSURING
+from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.run import Arm, CaseClock, CaseIntrusion
+from perfguard.records.verdict import Outcome, Verdict
+
+MAX_INTRUSION_RATIO = 0.05
+"""An arm that takes more of the CPUs than this while the other is timed slows both arms alike, and so may hide more
+than the smallest slowdown that a gate looks for."""
+_CLOCK_BLOCKS = 5  # Fewer say nothing
+_HIDING_BLOCKS = 0.1  # Part of the blocks that may lie below the limit
+_CLEAR = 8.0  # Standard errors beyond it: on a busy host, five blocks of honest clocks are that in 1 of 3,000 gates
+_MAX_HIDDEN_RATIO, _MAX_HIDDEN_S = 0.02, 5e-4
+"""Of a sample, or seconds: reading the meters takes 0.3 ms in either arm, and much less differs between them."""
+ARM_INTRUDED = "arm.intruded"  # Code of what `guard_intrusion` says
+
+
+def guard_intrusion(verdicts: Sequence[Verdict], intrusions: Sequence[CaseIntrusion]) -> tuple[Verdict, ...]:
+    """Verdicts that find nothing wrong become `inconclusive` where an arm did not leave the CPUs to the other.
+
+    An arm intrudes where it does so in the median block. What is slower in spite of that stays `regressed`, and
+    failures and missing baselines are left alone. `intrusions` has one entry for each case and block.
+    """
+    guarded = []
+    for verdict in verdicts:
+        entries = [entry for entry in intrusions if entry.case_id == verdict.case_id]
+        seen = [
+            *_intruding(Arm.BASELINE, Arm.CANDIDATE, (entry.baseline_ratio for entry in entries)),
+            *_intruding(Arm.CANDIDATE, Arm.BASELINE, (entry.candidate_ratio for entry in entries)),
+        ]
+        intruded = replace(verdict, outcome=Outcome.INCONCLUSIVE, reasons=(*seen, *verdict.reasons))
+        guarded.append(intruded if seen and verdict.outcome in REASSURING else verdict)
+    return tuple(guarded)
+
+
+def guard_clocks(verdicts: Sequence[Verdict], clocks: Sequence[CaseClock]) -> tuple[Verdict, ...]:
+    """Verdicts on cases whose candidate claims too little of the time that passed become `failed`.
+
+    Between the baton's hand-over and its return a worker does nothing but timed work and reading its meters. Where, in
+    nearly all blocks, the candidate leaves more of that unclaimed than the baseline does, its clock is not the
+    parent's: a busy host disturbs either arm. `clocks` has one entry for each case and block.
+    """
+    guarded = []
+    for verdict in verdicts:
+        entries = [entry for entry in clocks if entry.case_id == verdict.case_id]
+        if len(entries) < _CLOCK_BLOCKS:
+            guarded.append(verdict)
+            continue
+        elapsed_s, hidden = median(entry.elapsed_s for entry in entries), [entry.unexplained_s for entry in entries]
+        limit_s = max(_MAX_HIDDEN_RATIO * elapsed_s, _MAX_HIDDEN_S)
+        is_clear = mean(hidden) - limit_s > _CLEAR * stdev(hidden) / math.sqrt(len(hidden))
+        if (
+            not is_clear
+            or sorted(hidden)[int(_HIDING_BLOCKS * len(hidden))] <= limit_s
+            or verdict.outcome in (Outcome.FAILED, Outcome.NO_BASELINE, Outcome.INCOMPARABLE)
+        ):
+            guarded.append(verdict)
+            continue
+        ratio = median(hidden) / elapsed_s
+        found = fact("case.time_hidden", severity=Severity.GRAVE, hidden_ratio=ratio)
+        outcome = Outcome.REGRESSED if verdict.outcome is Outcome.REGRESSED else Outcome.FAILED
+        guarded.append(replace(verdict, outcome=outcome, reasons=(found, *verdict.reasons)))
+    return tuple(guarded)
+
+
+def _intruding(arm: Arm, other: Arm, ratios: Iterable[float | None]) -> tuple[Fact, ...]:
+    """That an arm takes much of the CPUs while the other is timed; nothing where it does not."""
+    known = [ratio for ratio in ratios if ratio is not None]
+    if not known or median(known) <= MAX_INTRUSION_RATIO:
+        return ()
+    values = {"other": other.value, "cpu_share": median(known), "limit_share": MAX_INTRUSION_RATIO}
+    return (fact("arm.intruded", values, severity=Severity.GRAVE, arm=arm.value),)
