@@ -25,8 +25,7 @@ from perfguard.records.facts import Fact
 from perfguard.records.plan import Sandbox
 from perfguard.records.spec import BenchmarkSpec, Case, Catalog, expand
 from perfguard.runner.arms.credentials import looks_secret
-from perfguard.runner.arms.git import top_level
-from perfguard.runner.arms.resolve import find_interpreter
+from perfguard.runner.arms.resolve import find_interpreter, hidden_folders
 from perfguard.runner.process.launching import START_SCRIPT, build_bundle, launched, run_captured
 from perfguard.runner.process.sandboxing import interpreter_of
 
@@ -211,10 +210,9 @@ def _own_benchmarks(loaded: LoadedConfig) -> tuple[tuple[BenchmarkSpec, ...], tu
     interpreter = _interpreter(loaded)
     sandbox = None
     if config.confine:
-        repository = top_level(loaded.project) or loaded.project
         known = interpreter_of(interpreter)
         interpreter, readable = known.executable, (str(loaded.rules), *known.folders, *config.confined_reads)
-        sandbox = Sandbox(readable=readable, hidden=(str(repository), str(loaded.project)))
+        sandbox = Sandbox(readable=readable, hidden=hidden_folders(loaded.project))
     declared = discover(loaded.rules, config.benchmarks, interpreter, sandbox=sandbox)
     adopted = adopt(loaded.rules, suites, interpreter, sandbox=sandbox)
     own = (*declared, *adopted.benchmarks)

@@ -154,13 +154,17 @@ def _sandbox(spec: ArmSpec, settings: ArmSettings, place: Path, tree: Path) -> S
     """It may change what is temporary, and the worktree, which nobody keeps; not the user's own directory."""
     (place / _SCRATCH).mkdir()
     real = str(tree.resolve())
-    repository = git.top_level(settings.project) or settings.project
     return Sandbox(
         writable=(str(place / _SCRATCH), *([real] if spec.revision is not None else ())),
         readable=(str(place), real, *settings.readable),
-        hidden=(str(repository), str(settings.project)),
+        hidden=hidden_folders(settings.project),
         network=settings.network,
     )
+
+
+def hidden_folders(project: Path) -> tuple[str, ...]:
+    """The project, and the repository that it lies in: confined code sees its own tree alone."""
+    return str(git.top_level(project) or project), str(project)
 
 
 def _folders_of(interpreter: str, settings: ArmSettings) -> tuple[str, ...]:

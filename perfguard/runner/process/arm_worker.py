@@ -33,13 +33,13 @@ from perfguard.runner.process.answers import (
     WholeScript,
     decoded,
 )
-from perfguard.runner.process.worker_process import Worker, WorkerFailure
+from perfguard.runner.process.worker_process import LONGEST_REASON, Worker, WorkerFailure
 
 T = TypeVar("T")
 CEILING_DTYPES = ("fp32", "bf16", "fp64")
 _COUNTED = ("cpu_s", "minor_faults", "involuntary_switches", "voluntary_switches", "peak_memory_bytes", "energy_j",
             "instructions", "waited_s")  # fmt: skip
-_LONGEST_REASON, _LONGEST_DETAIL = 2_000, 20_000  # Characters
+_LONGEST_DETAIL = 20_000  # Characters
 
 
 class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives on
@@ -228,7 +228,7 @@ class ArmWorker:
         message = self._worker.receive(timeout_s)
         if message.get("reply") == "failed":
             reason, detail, kind = (str(message.get(name)) for name in ("reason", "detail", "kind"))
-            raise CaseRefused(reason[:_LONGEST_REASON], detail[:_LONGEST_DETAIL], kind)
+            raise CaseRefused(reason[:LONGEST_REASON], detail[:_LONGEST_DETAIL], kind)
         if message.get("reply") not in due:
             raise WorkerFailure(f"the worker answered {message.get('reply')!r} where {due[0]!r} was due")
         return message

@@ -24,7 +24,7 @@ from perfguard.records.run import Arm
 
 _STDERR_TAIL_BYTES = 4000
 _EXIT_GRACE_S = 5.0
-_LONGEST_REASON = 2_000  # Characters
+LONGEST_REASON = 2_000  # Characters
 _WRITE_S = 10.0  # Longest time in which a worker takes a command
 _LONGEST_FILE_BYTES = 1024**3  # Of what a worker writes: a trace
 
@@ -33,8 +33,8 @@ class WorkerFailure(Exception):  # noqa: N818 - it is the worker's failure, turn
     """A worker failed: `reason` for messages of errors, the same as data in `found`, and its last words in `detail`."""
 
     def __init__(self, reason: str, detail: str = "", *, found: Fact | None = None) -> None:
-        super().__init__(reason[:_LONGEST_REASON])
-        self.reason = reason[:_LONGEST_REASON]
+        super().__init__(reason[:LONGEST_REASON])
+        self.reason = reason[:LONGEST_REASON]
         self.detail = detail
         self.found = found or fact("case.worker_failed", error=self.reason)
 
