@@ -115,9 +115,12 @@ def _verdicts(result: RunResult) -> tuple[Verdict, ...]:
 
 
 def _too_few(name: str, result: RunResult) -> MeasurementError:
+    """What the user can do differs: a busy host needs to be quiet, a short budget to be longer."""
+    ran, voided = (result.gate.blocks_total, result.gate.blocks_voided) if result.gate is not None else (0, 0)
+    lost = f", and {voided} of them were left out because the host was disturbed" if voided else ""
     return MeasurementError(
-        f"fewer than {_LEAST_BLOCKS} blocks of {name} were completed; give the study a larger --budget, "
-        f"or see {result.folder}"
+        f"{name} needs {_LEAST_BLOCKS} undisturbed blocks; {ran} ran{lost}; "
+        f"give the study a larger --budget, or see {result.folder}"
     )
 
 

@@ -61,7 +61,7 @@ def test_phases_are_compared_with_few_and_many_classes(invoke, tmp_path: Path, m
 
 
 def test_a_toggle_is_compared_in_interleaved_blocks(invoke, tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "perfguard.toml").write_text("max_blocks = 2\nsamples = 3\n")
+    (tmp_path / "perfguard.toml").write_text("max_blocks = 3\nsamples = 3\n")
     adam = next(toggle for toggle in items.CASE_STUDIES if toggle.name == "optimizer")
     monkeypatch.setattr(collect, "CASE_STUDIES", (adam,))
     invoke("--parts", "cases", "--out", "study", "--budget", "300", "--quiet")
