@@ -17,12 +17,19 @@ BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 class FakeWorker(QueuedReplies):
     """Answers as a worker does; a fault happens at the command that it is keyed by."""
 
+    is_varied = True  # Whether the benchmark has a `vary`
+
+    def on_look(self, case):
+        """The result of a timed call."""
+        return 2.5
+
     def __init__(self, faults=(), on_slice=lambda case: 0.001):
         super().__init__()
         self.faults = dict(faults)
         self.on_slice = on_slice
         self.sent = []
         self._case, self._left = None, 0
+        self._is_looked_at = False
 
     def send(self, do, **fields):
         assert not self.is_closed
@@ -57,7 +64,20 @@ class FakeWorker(QueuedReplies):
                 "affinity": list(CPUS),
             }
         )
+        if not self._is_looked_at:
+            self._hand_back()
+
+    def _hand_back(self):
         self.replies.append({"reply": "waiting" if self._left else "benched"})
+
+    def _vary(self, case, fields):
+        self._is_looked_at = True
+        self.replies.append({"reply": "varied", "is_varied": self.is_varied})
+
+    def _look(self, case, fields):
+        self._is_looked_at = False
+        self.replies.append({"reply": "looked", "checks": {"timed_result": self.on_look(case)}})
+        self._hand_back()
 
     def _skip(self, case, fields):
         self.replies.append({"reply": "failed", "reason": "the parent took the case back", "detail": ""})

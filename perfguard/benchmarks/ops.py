@@ -9,7 +9,19 @@ from torch.nn import functional
 from perfguard.benchmarks.api import Timed
 from perfguard.benchmarks.networks.focal_losses import focal_loss_named
 from perfguard.benchmarks.optimizers import optimizer_of
-from perfguard.benchmarks.shared import checked, dtype_of, in_memory_format, integers, leaf, norm_of, phased
+from perfguard.benchmarks.shared import (
+    Check,
+    checked,
+    dtype_of,
+    in_memory_format,
+    integers,
+    leaf,
+    move_values,
+    norm_of,
+    phased,
+    redraw_integers,
+    varied,
+)
 from perfguard.benchmarks.stack import prepare_module
 from perfguard.records.spec import Phase
 
@@ -114,15 +126,19 @@ def embedding_bag(*, bags: int, rows: int, dtype: str, phase: str, lookups: int 
     indices = integers(rows, bags * lookups)
     offsets = torch.arange(0, bags * lookups, lookups)
     timed = phased(lambda: module(indices, offsets), module.parameters(), phase=phase)
+
+    def with_indices(timed: Timed) -> Timed:
+        return varied(timed, lambda: redraw_integers(indices, rows))
+
     if phase == Phase.FORWARD.value:
-        return timed
+        return with_indices(timed)
 
     def forward_backward() -> Tensor:
         # Sparse and not coalesced; the values are what can be checked, and taking them copies nothing.
         gradient: Tensor = timed()  # type: ignore[assignment]
         return gradient._values()  # noqa: SLF001
 
-    return checked(forward_backward, timed.check)  # type: ignore[attr-defined]
+    return with_indices(checked(forward_backward, timed.check))  # type: ignore[attr-defined]
 
 
 def cross_entropy(*, rows: int, classes: int, dtype: str, phase: str) -> Timed:
@@ -191,7 +207,11 @@ def optimizer(*, layers: int, algorithm: str, dtype: str, mode: str, hidden: int
         states = [item for state in update.state.values() for item in state.items()]
         return {"state_norm": norm_of(v for name, v in states if isinstance(v, Tensor) and name != "step")}
 
-    return checked(step, check)
+    def vary() -> Check:
+        move_values(parameter.grad for parameter in parameters if parameter.grad is not None)
+        return check
+
+    return varied(checked(step, check), vary)
 
 
 def _parameters_with_gradients(layers: int, hidden: int, dtype: torch.dtype) -> list[nn.Parameter]:

@@ -18,6 +18,7 @@ from perfguard.benchmarks.api import Timed
 from perfguard.errors import MeasurementError, UsageError
 from perfguard.records.spec import Phase
 
+Check = Callable[[], Mapping[str, float]]
 Module = TypeVar("Module", bound=nn.Module)
 Named = TypeVar("Named")
 
@@ -79,10 +80,41 @@ def require_compiler() -> None:
         )
 
 
-def checked(timed: Timed, check: Callable[[], Mapping[str, float]]) -> Timed:
+def checked(timed: Timed, check: Check) -> Timed:
     """The timed function with its `check`, which the worker calls once, after the first call of the function."""
     timed.check = check  # type: ignore[attr-defined]
     return timed
+
+
+def varied(timed: Timed, vary: Callable[[], Check | None]) -> Timed:
+    """The timed function with `vary`, which draws its inputs anew, in place, from torch's global generator.
+
+    What it returns is asked after the next calls, in place of their result.
+    """
+    timed.vary = vary  # type: ignore[attr-defined]
+    return timed
+
+
+def redraw_images(pixels: Tensor) -> None:
+    """Other values of `images`, brought to the range and spread of those that are there."""
+    low, high = pixels.aminmax()
+    pixels.uniform_().mul_(high - low).add_(low)
+
+
+def redraw_integers(values: Tensor, high: int, *, low: int = 0) -> None:
+    """Other values of `integers`."""
+    values.random_(low, high)
+
+
+@torch.no_grad()
+def move_values(tensors: Iterable[Tensor]) -> None:
+    """Change tensors at the cost of a copy, a tenth of that of drawing their values: shift them along the last axis.
+
+    They are scaled, too, for results that are sums.
+    """
+    for tensor in tensors:
+        places = int(torch.randint(1, max(2, tensor.shape[-1]), ()))
+        tensor.copy_(tensor.roll(places, -1)).mul_(0.5 + float(torch.rand(())))
 
 
 def norm_of(tensors: Iterable[Tensor | None]) -> float:
@@ -104,21 +136,22 @@ def phased(forward: Callable[[], Tensor], leaves: Iterable[Tensor], *, phase: st
     """The callable for one phase of a kernel.
 
     Both phases record the autograd graph, as training does; successive calls do the same work and return the same
-    values. `forward` returns the output; `forward+backward` returns the gradient of the first leaf, which a wrong or
-    non-finite backward cannot leave intact, and is checked by the norm of the gradients of all leaves. The gradient of
-    the output is fixed.
+    values, until `vary` moves those of the leaves that are no parameters. `forward` returns the output;
+    `forward+backward` returns the gradient of the first leaf, which a wrong or non-finite backward cannot leave
+    intact, and is checked by the norm of the gradients of all leaves. The gradient of the output is fixed.
 
     Raises:
         UsageError: A kernel has no such phase.
     """
+    targets = tuple(leaves)
+    inputs = [target for target in targets if not isinstance(target, nn.Parameter)]
     if phase == Phase.FORWARD.value:
-        return lambda: forward().detach()
+        return varied(lambda: forward().detach(), lambda: move_values(inputs))
     if phase != Phase.FORWARD_BACKWARD.value:
         raise UsageError(f"a kernel has no phase {phase!r}; use 'forward' or 'forward+backward'")
     output = forward().detach()
     output_gradient = torch.ones_like(output) if output.ndim == 0 else torch.randn_like(output)
     del output
-    targets = tuple(leaves)
 
     def forward_backward() -> Tensor | None:
         for target in targets:
@@ -126,4 +159,7 @@ def phased(forward: Callable[[], Tensor], leaves: Iterable[Tensor], *, phase: st
         forward().backward(output_gradient)
         return targets[0].grad
 
-    return checked(forward_backward, lambda: {"gradient_norm": norm_of(target.grad for target in targets)})
+    if output_gradient.ndim:  # gradients of linear operations hang on it alone
+        inputs.append(output_gradient)
+    timed = checked(forward_backward, lambda: {"gradient_norm": norm_of(target.grad for target in targets)})
+    return varied(timed, lambda: move_values(inputs))

@@ -25,7 +25,10 @@ from perfguard.benchmarks.shared import (
     integers,
     norm_of,
     normal,
+    redraw_images,
+    redraw_integers,
     require_compiler,
+    varied,
 )
 from perfguard.benchmarks.stack import distributed, prepare
 from perfguard.errors import MeasurementError, UsageError
@@ -51,6 +54,7 @@ def training_step(
     *,
     dtype: str,
     mode: str,
+    vary: Callable[[], None],
     clip_norm: float | None = None,
 ) -> Timed:
     """One training step as a callable that returns the loss before the update; checked by its gradients' norm, too.
@@ -59,7 +63,8 @@ def training_step(
     no gradient scaler. In mode `compile` one step is taken, so that compilation belongs to the set-up.
 
     The model, fp32 in the memory format of the case, and its optimizer go through the stack. `loss_of` calls the model
-    that it is given on the fixed batch; `clip_norm` is the largest total norm of the gradients, None does not clip.
+    that it is given on a fixed batch, which `vary` draws anew; `clip_norm` is the largest total norm of the gradients,
+    None does not clip.
 
     Raises:
         UsageError: Unknown dtype, mode or stack.
@@ -92,7 +97,7 @@ def training_step(
 
     if mode == "compile":
         _compile(model, step)
-    return checked(step, check)
+    return varied(checked(step, check), vary)
 
 
 def _compile(model: nn.Module, step: Timed) -> None:
@@ -139,7 +144,7 @@ def _resnet(
     updater = optimizer_of(
         "sgd", model.parameters(), implementation=optimizer, lr=1e-4, momentum=0.9, weight_decay=1e-4
     )
-    return training_step(model, updater, lambda net: _class_loss(net, pixels, labels), dtype=dtype, mode=mode)
+    return _classification_step(model, updater, pixels, labels, dtype=dtype, mode=mode)
 
 
 def mobilenetv3(
@@ -157,12 +162,24 @@ def mobilenetv3(
     model = in_memory_format(MobileNetV3(variant=variant, classes=CLASSES), memory_format)
     settings = {"lr": 1e-4, "alpha": 0.9, "eps": 0.0316, "momentum": 0.9, "weight_decay": 1e-5}
     updater = optimizer_of("rmsprop", model.parameters(), implementation=optimizer, **settings)
-    return training_step(model, updater, lambda net: _class_loss(net, pixels, labels), dtype=dtype, mode=mode)
+    return _classification_step(model, updater, pixels, labels, dtype=dtype, mode=mode)
 
 
 def _classified_images(image_size: int, batch: int, memory_format: str) -> tuple[Tensor, Tensor]:
     pixels = (images(batch, image_size, memory_format=memory_format) - 0.5) / 0.25
     return pixels, integers(CLASSES, batch)
+
+
+def _classification_step(
+    model: nn.Module, updater: Optimizer, pixels: Tensor, labels: Tensor, *, dtype: str, mode: str
+) -> Timed:
+    def vary() -> None:
+        redraw_images(pixels)
+        redraw_integers(labels, CLASSES)
+
+    return training_step(
+        model, updater, lambda net: _class_loss(net, pixels, labels), dtype=dtype, mode=mode, vary=vary
+    )
 
 
 def _class_loss(model: nn.Module, pixels: Tensor, labels: Tensor) -> Tensor:
@@ -201,7 +218,15 @@ def retinanet_resnext50(
     if _is_on("frozen", frozen, off="skipped", on="computed"):
         model.requires_grad_()
     updater = optimizer_of("adam", trained, implementation=optimizer, lr=RETINANET_LEARNING_RATE)
-    return training_step(model, updater, lambda net: net(pixels, targets), dtype=dtype, mode=mode)
+
+    def vary() -> None:
+        redraw_images(pixels)
+        for target in targets:
+            fresh = _objects(image_size, classes)
+            target.boxes.copy_(fresh.boxes)
+            target.labels.copy_(fresh.labels)
+
+    return training_step(model, updater, lambda net: net(pixels, targets), dtype=dtype, mode=mode, vary=vary)
 
 
 def retinanet_of(
@@ -265,8 +290,18 @@ def bert(
     labels = integers(vocabulary, masked.numel())
     model = MaskedLanguageModel(hidden=hidden, layers=layers, sequence=sequence, vocabulary=vocabulary)
     updater = optimizer_of("adamw", model.parameters(), implementation=optimizer, lr=1e-4, weight_decay=0.01)
+
+    def vary() -> None:
+        redraw_integers(tokens, vocabulary)
+        redraw_integers(labels, vocabulary)
+
     return training_step(
-        model, updater, lambda net: functional.cross_entropy(net(tokens, masked), labels), dtype=dtype, mode=mode
+        model,
+        updater,
+        lambda net: functional.cross_entropy(net(tokens, masked), labels),
+        dtype=dtype,
+        mode=mode,
+        vary=vary,
     )
 
 
@@ -286,12 +321,18 @@ def lstm_lm(
     labels = tokens.roll(-1, dims=0).flatten()
     model = LSTMLanguageModel(hidden=hidden, layers=layers, vocabulary=vocabulary)
     updater = optimizer_of("sgd", model.parameters(), implementation=optimizer, lr=1.0)
+
+    def vary() -> None:
+        redraw_integers(tokens, vocabulary)
+        labels.copy_(tokens.roll(-1, dims=0).flatten())
+
     return training_step(
         model,
         updater,
         lambda net: functional.cross_entropy(net(tokens), labels),
         dtype=dtype,
         mode=mode,
+        vary=vary,
         clip_norm=0.25,
     )
 
@@ -304,10 +345,18 @@ def dlrm(*, batch: int, rows: int, dtype: str, mode: str, features: int = 64, lo
     clicks = integers(2, batch).float()
     model = DLRM(rows=rows, features=features)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def vary() -> None:
+        dense.normal_()
+        for index in indices:
+            redraw_integers(index, rows)
+        clicks.random_(0, 2)
+
     return training_step(
         model,
         optimizer,
         lambda net: functional.binary_cross_entropy_with_logits(net(dense, indices, offsets).float(), clicks),
         dtype=dtype,
         mode=mode,
+        vary=vary,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple
@@ -13,8 +13,6 @@ from perfguard.records import events as ev
 from perfguard.records.run import Arm, CaseClock, Signal, SignalSamples, Stage
 
 _SIGNALS = {signal.value: signal for signal in Signal}
-
-
 _LARGEST = 2**63
 
 
@@ -27,6 +25,7 @@ class SampleValues(NamedTuple):
     instructions: float | None
     waited_s: float | None
     elapsed_s: float | None
+    parent_cpu_s: float | None
     iterations: int
     minor_faults: int
     involuntary_switches: int
@@ -36,7 +35,7 @@ class SampleValues(NamedTuple):
 
 
 _NUMBERS = SampleValues._fields[:-1]
-_FLOATS = 6  # The first of them
+_FLOATS = 7  # The first of them
 
 
 class PackedSamples:
@@ -66,6 +65,10 @@ class PackedSamples:
             row: list[Any] = [None if math.isnan(value) else value for value in numbers[start : start + width]]
             row[_FLOATS:] = [None if value is None else int(value) for value in row[_FLOATS:]]
             yield SampleValues._make((*row, self._own.get(place)))
+
+
+_Clocks = Callable[[SampleValues], tuple[float | None, float]]
+"""Seconds of a sample as the parent saw them, if it could, and as the worker claims them."""
 
 
 @dataclass(slots=True)
@@ -127,16 +130,31 @@ def signal_samples(block: CaseBlock, inner_loops: int) -> list[SignalSamples]:
 
 def clock_of(block: CaseBlock) -> CaseClock | None:
     """How the parent's clock and the workers' agree; None where they cannot be compared."""
+    return _compared(block, _wall_s)
+
+
+def cpu_clock_of(block: CaseBlock) -> CaseClock | None:
+    """The same of their CPU seconds."""
+    return _compared(block, _cpu_s)
+
+
+def _wall_s(sample: SampleValues) -> tuple[float | None, float]:
+    return sample.elapsed_s, sample.value_s * sample.iterations
+
+
+def _cpu_s(sample: SampleValues) -> tuple[float | None, float]:
+    seen_s = None if sample.elapsed_s is None else sample.parent_cpu_s
+    return seen_s, sample.cpu_s * sample.iterations
+
+
+def _compared(block: CaseBlock, seen_and_claimed: _Clocks) -> CaseClock | None:
     timed = block.timed or {}
-    before, after = (_unexplained_s(timed.get(arm)) for arm in (Arm.BASELINE, Arm.CANDIDATE))
-    if before is None or after is None:
-        return None
-    elapsed_s = median(sample.elapsed_s or 0.0 for sample in timed[Arm.CANDIDATE])
-    return CaseClock(case_id=block.case_id, block=block.block, elapsed_s=elapsed_s, unexplained_s=after - before)
-
-
-def _unexplained_s(samples: PackedSamples | None) -> float | None:
-    """Median seconds of samples by the parent's clock that the worker does not claim; None where there are none."""
-    known = [(each.elapsed_s, each.value_s * each.iterations) for each in samples or ()]
-    left_s = [elapsed_s - claimed_s for elapsed_s, claimed_s in known if elapsed_s is not None]
-    return float(median(left_s)) if left_s and len(left_s) == len(known) else None
+    known = {arm: [seen_and_claimed(sample) for sample in timed.get(arm, ())] for arm in (Arm.BASELINE, Arm.CANDIDATE)}
+    left_s = []
+    for samples in known.values():
+        seen = [(seen_s, seen_s - claimed_s) for seen_s, claimed_s in samples if seen_s is not None]
+        if not seen or len(seen) < len(samples):
+            return None
+        left_s.append(median(left_s for _, left_s in seen))
+    elapsed_s = median(seen_s or 0.0 for seen_s, _ in known[Arm.CANDIDATE])
+    return CaseClock(case_id=block.case_id, block=block.block, elapsed_s=elapsed_s, unexplained_s=left_s[1] - left_s[0])

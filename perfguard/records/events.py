@@ -104,6 +104,8 @@ class SampleTimed:
     own: Mapping[str, float] | None = None  # By name: what the benchmark itself says of one iteration
     elapsed_s: float | None = None
     """Seconds of the whole sample by the parent's clock; None where these also hold what the benchmark leaves out."""
+    parent_cpu_s: float | None = None
+    """CPU seconds of the worker and what it had started, over the same stretch, as the kernel told the parent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,8 @@ class CaseFinished:
     give meanwhile, 0 to 1; None where that is not known."""
     candidate_intrusion_ratio: float | None = None  # The same of the candidate's while the baseline was timed
     wall_s: float | None = None  # Wall seconds of the block that the case took: set-ups, warm-ups and samples
+    is_varied: bool | None = None
+    """Whether the timed calls whose results are among the checks had inputs of their own; None where there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +160,8 @@ class BlockFinished:
     duration_s: float  # Wall seconds of the whole block, start-up included
     steal_ratio: float | None  # Stolen time over wall time, worst measured CPU; None where unknown
     involuntary_switches: int  # In the timed samples of both arms together
+    foreign_ratio: float | None = None  # CPU time of other programs over what the measured CPUs had to give; or unknown
+    foreign_name: str | None = None  # Of the program that took most of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,11 +88,14 @@ class CaseIntrusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseClock:
-    """How far the workers' own times of a case in a block explain what the parent's clock saw; medians of samples."""
+    """How far the workers' own times of a case in a block explain what the parent saw; medians of samples.
+
+    Of wall seconds or of CPU seconds.
+    """
 
     case_id: str
     block: int
-    elapsed_s: float  # Seconds of a sample of the candidate by the parent's clock
+    elapsed_s: float  # Seconds of a sample of the candidate as the parent saw them
     unexplained_s: float  # Seconds of the candidate's samples that it does not claim, less those of the baseline
 
 
@@ -105,6 +108,7 @@ class BlockConditions:
     steal_ratio: float | None  # Stolen time over wall time, worst measured CPU; None where the kernel does not tell
     involuntary_switches: int | None  # Involuntary context switches of both workers together, timed part
     control_s: tuple[float, ...]  # Seconds of each control workload sample, in the order they ran; may be empty
+    foreign_ratio: float | None = None  # CPU time of other programs over what the measured CPUs had to give, 0 to 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from perfguard.records import events as ev
-from perfguard.records.case_block import CaseBlock, PackedSamples, clock_of, signal_samples
+from perfguard.records.case_block import CaseBlock, PackedSamples, clock_of, cpu_clock_of, signal_samples
 from perfguard.records.events import Event
 from perfguard.records.run import (
     Arm,
@@ -256,9 +256,19 @@ class RunData:
                 steal_ratio=end.steal_ratio,
                 involuntary_switches=end.involuntary_switches,
                 control_s=tuple(self._control.get(end.block, ())),
+                foreign_ratio=end.foreign_ratio,
             )
             for end in self._ends(stage)
         )
+
+    def foreign_load(self) -> tuple[float, str] | None:
+        """What other programs took of the measured CPUs in the typical block, and which took most; None where unknown.
+
+        Of all stages together: it is a fact about the host.
+        """
+        known = [end.foreign_ratio for end in self._finished.values() if end.foreign_ratio is not None]
+        names = Counter(end.foreign_name for end in self._finished.values() if end.foreign_name)
+        return (statistics.median(known), names.most_common(1)[0][0]) if known and names else None
 
     @property
     def blocks_finished(self) -> int:
@@ -337,6 +347,10 @@ class RunData:
             for block, done in self._complete(stage)
         )
 
+    def with_kept_inputs(self, stage: Stage = Stage.MAIN) -> tuple[str, ...]:
+        """Ids of a stage's cases whose inputs were the same in all calls."""
+        return tuple(dict.fromkeys(done.case_id for _, done in self._complete(stage) if done.is_varied is False))
+
     def intrusions(self, stage: Stage = Stage.MAIN) -> tuple[CaseIntrusion, ...]:
         """What each arm's processes used while the other was timed, for each case and block of a stage."""
         return tuple(
@@ -355,6 +369,10 @@ class RunData:
         They cannot in older recordings, nor where the baseline makes a state again before each call.
         """
         return tuple(clock for block, _ in self._complete(stage) if (clock := clock_of(block)) is not None)
+
+    def cpu_clocks(self, stage: Stage = Stage.MAIN) -> tuple[CaseClock, ...]:
+        """The same of CPU seconds."""
+        return tuple(clock for block, _ in self._complete(stage) if (clock := cpu_clock_of(block)) is not None)
 
     def _complete(self, stage: Stage) -> Iterator[tuple[CaseBlock, ev.CaseFinished]]:
         """Complete cases of a stage's blocks, also of one that did not come to its end, with what ended each."""

@@ -22,6 +22,11 @@ class Phase(str, Enum):
     OPTIMIZER = "optimizer"
     STEP = "step"
 
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the result moves on from call to call, because weights change."""
+        return self in (Phase.OPTIMIZER, Phase.STEP)
+
 
 class Gating(str, Enum):
     """What a case's verdict may do to a gate."""

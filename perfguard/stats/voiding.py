@@ -29,6 +29,9 @@ MIN_SWITCHES_PER_S = 5.0
 """Fewer involuntary context switches than this beyond the typical block's never void a block: each costs microseconds,
 at worst a time sample of one of hundreds of samples, which the trimmed mean cuts."""
 
+MIN_FOREIGN_RATIO = 0.05
+"""Other programs may take this much more of the measured CPUs than in the typical block before the block is voided."""
+
 MIN_BLOCKS_FOR_OUTLIERS = 5  # Fewer blocks have no median worth calling normal; only the absolute limit applies
 _MAD_TO_SD = 1.4826
 _Finding = tuple[int, float, str, float]  # The block, how far beyond its limit it is, the cause, and its value
@@ -42,7 +45,7 @@ class VoidedBlock:
     severity: float  # How far beyond its worst limit, 1 at the limit; orders the blocks
     causes: Mapping[str, float | int]
     """What was beyond its limit, worst first: `stolen_share`, `involuntary_switches`, `control_ratio` (how much slower
-    than in the typical block)."""
+    than in the typical block), `foreign_share` (of the measured CPUs, taken by other programs)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,7 @@ class Voiding:
 
 
 def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> Voiding:
-    """Apply the rule: stolen time, involuntary switches, a slow canary.
+    """Apply the rule: stolen time, involuntary switches, a slow control workload, load of other programs.
 
     Only *bad* directions count: a fast control workload or few switches void nothing. A signal that a block lacks is
     not held against it.
@@ -76,7 +79,12 @@ def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> V
     if len({entry.block for entry in conditions}) != len(conditions):
         raise MeasurementError("the conditions name a block twice; each block has one entry")
     findings: dict[int, list[tuple[float, str, float]]] = {}
-    for block, severity, cause, value in (*_stolen(conditions), *_switched(conditions), *_slow(conditions)):
+    for block, severity, cause, value in (
+        *_stolen(conditions),
+        *_switched(conditions),
+        *_slow(conditions),
+        *_shared(conditions),
+    ):
         findings.setdefault(block, []).append((severity, cause, value))
     disturbed = []
     for block, found in findings.items():
@@ -123,6 +131,16 @@ def _slow(conditions: Sequence[BlockConditions]) -> Iterator[_Finding]:
     for block, value, excess in zip(known, log_s, _excess(log_s, MIN_CONTROL_SCALE), strict=True):
         if excess > 1:
             yield block, excess, "control_ratio", math.expm1(value - typical)
+
+
+def _shared(conditions: Sequence[BlockConditions]) -> Iterator[_Finding]:
+    known = [(entry.block, entry.foreign_ratio) for entry in conditions if entry.foreign_ratio is not None]
+    if len(known) < MIN_BLOCKS_FOR_OUTLIERS:
+        return
+    floor = MIN_FOREIGN_RATIO / OUTLYING_SCALES
+    for (block, ratio), excess in zip(known, _excess([ratio for _, ratio in known], floor), strict=True):
+        if excess > 1:
+            yield block, excess, "foreign_share", ratio
 
 
 def _excess(values: Sequence[float], min_scale: float) -> list[float]:

@@ -7,12 +7,10 @@ import importlib
 import importlib.util
 import inspect
 import json
-import math
 import os
 import random
 import sys
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,24 +18,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from perfguard.records.ranks import RANK_OPTIONS, ranks_of_case
+from perfguard.records.spec import Phase
 from perfguard.worker.adopted.found import adopted_target
+from perfguard.worker.results import UnsoundCaseError, checks_of, digest_of, seed_everything
 
 if TYPE_CHECKING:
     from perfguard.worker.ranks.group import RankGroup
-
-STATEFUL_PHASES = ("optimizer", "step")  # Phases whose result moves on from call to call because weights change
 
 _MAX_PADDING_BYTES = 1024 * 1024
 PARAMETERS_VARIABLE = "PERFGUARD_SET"  # The parameters of an arm as it was typed, a JSON object of texts
 _KINDS: Mapping[type, Callable[[str], object]] = {int: int, float: float}
 SEATING_CALLS = 2  # Calls that take a further instance's memory and fill the primitive cache before it is timed
 _padding: list[bytearray] = []  # Kept for the life of the process, so that what follows stays moved
-
-
-class UnsoundCaseError(Exception):
-    """The benchmark computes nothing that can be checked, or not the same thing each time."""
-
-    is_plain = True
 
 
 class MissingTargetError(Exception):
@@ -112,7 +104,7 @@ def _prepared(
     prepared = PreparedCase(case["id"], (call,), digest, checks_of(call, result, case))
     if check:
         started = time.monotonic()
-        if case["phase"] not in STATEFUL_PHASES and (again := digest_of(call(), case["id"])) != digest:
+        if not Phase(case["phase"]).is_stateful and (again := digest_of(call(), case["id"])) != digest:
             raise UnsoundCaseError(
                 f"{case['id']} changes its result between calls ({digest:.9g}, then {again:.9g}); a {case['phase']} "
                 "benchmark must compute the same thing each time: reset what it modifies, or declare phase='step'"
@@ -159,76 +151,9 @@ def _parameters_of_arm() -> dict[str, str]:
     return dict(json.loads(os.environ.get(PARAMETERS_VARIABLE) or "{}"))
 
 
-def digest_of(result: object, case_id: str) -> float:
-    """One finite number for what a call returned: a float as it is, a tensor by its mean in float64.
-
-    Raises UnsoundCaseError: None, another type, or not finite.
-    """
-    if result is None:
-        raise UnsoundCaseError(
-            f"the function that {case_id} times returns nothing, so its result cannot be checked; return the loss"
-        )
-    if not isinstance(result, (int, float)) and not hasattr(result, "detach"):
-        raise UnsoundCaseError(f"{case_id} returns {type(result).__name__}; return the loss as a tensor or a float")
-    value = _mean(result)
-    if not math.isfinite(value):
-        raise UnsoundCaseError(f"{case_id} computes {value}; a diverged benchmark times something else")
-    return value
-
-
-def _mean(result: Any) -> float:
-    return float(result.detach().double().mean() if hasattr(result, "detach") else result)
-
-
-def checks_of(call: object, result: Any, case: Mapping[str, Any]) -> dict[str, float]:
-    """Named numbers by which both arms show that they compute the same thing: the result and the benchmark's own.
-
-    The finite result counts as `loss` where it is the scalar of a step, as `result` where it is another scalar, and by
-    its Euclidean norm as `result_norm` where it is a tensor, whose mean may be nothing but cancellation. The attribute
-    `check` of what the factory returned, a function that returns a mapping of names to numbers, adds its own.
-
-    Raises UnsoundCaseError: the benchmark's own check is not callable or gives something else than finite numbers.
-    """
-    if hasattr(result, "detach") and result.numel() > 1:
-        checks = {"result_norm": float(result.detach().double().norm())}
-    else:
-        checks = {"loss" if case["phase"] == "step" else "result": _mean(result)}
-    check = getattr(call, "check", None)
-    if check is None:
-        return checks
-    own = check() if callable(check) else check
-    if not isinstance(own, Mapping):
-        raise UnsoundCaseError(
-            f"the check of {case['id']} gives {type(own).__name__}; it must be a function that returns a mapping of "
-            "names to numbers"
-        )
-    for name, value in own.items():
-        try:
-            number = checks[str(name)] = float(value)
-        except (TypeError, ValueError):
-            raise UnsoundCaseError(
-                f"the check of {case['id']} gives {type(value).__name__} as {str(name)!r}; it must be a number"
-            ) from None
-        if not math.isfinite(number):
-            raise UnsoundCaseError(
-                f"{case['id']} computes {number} as {name}; a diverged benchmark times something else"
-            )
-    return checks
-
-
 def move_memory(draw: random.Random) -> None:
     """Take a piece of memory for good, so that what is set up next lies elsewhere."""
     _padding.append(bytearray(draw.randrange(_MAX_PADDING_BYTES)))
-
-
-def seed_everything(seed: int, case_id: str) -> None:
-    """Seed Python, NumPy and torch, where they are imported, with a block's seed mixed with the case id."""
-    seed = (seed ^ zlib.crc32(case_id.encode())) % 2**32
-    random.seed(seed)
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed(seed)
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.manual_seed(seed)
 
 
 def load_factory(target: str) -> Callable[..., Any]:

@@ -14,9 +14,10 @@ from perfguard.errors import BelowTargetError
 from perfguard.records.protocol import PROTOCOL_VERSION, Message, StepKind
 from perfguard.records.ranks import runs_apart
 from perfguard.worker.attest import attest, interpreter_facts
-from perfguard.worker.cases import MissingTargetError, PreparedCase, SkippedTargetError, UnsoundCaseError, prepare_case
+from perfguard.worker.cases import MissingTargetError, PreparedCase, SkippedTargetError, prepare_case
 from perfguard.worker.pipes import Control
 from perfguard.worker.profiling.compile_events import CompileEvents
+from perfguard.worker.results import UnsoundCaseError
 from perfguard.worker.timing.samples import SampleTimer, settle
 from perfguard.worker.timing.signals import Meters
 

@@ -27,7 +27,7 @@ def test_interrupted_once_it_keeps_what_was_measured(project):
     result = json.loads(stdout)
     assert result == json.loads((project.latest_run() / "result.json").read_text())
     assert result["verdict"] == "interrupted"
-    assert result["gate"]["verdicts"][0]["comparison"]["baseline_median_s"] > 0
+    assert result["gate"]["blocks_total"] > 0
     assert project.workers() == []
     assert len(project.git("worktree", "list").splitlines()) == 1
 

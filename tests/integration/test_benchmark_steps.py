@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from perfguard.benchmarks.catalog import BENCHMARKS  # noqa: E402 - torch must be known to be there first
 from perfguard.errors import MeasurementError, UsageError  # noqa: E402
 from perfguard.records.spec import Phase  # noqa: E402
-from perfguard.worker.cases import checks_of  # noqa: E402
+from perfguard.worker.results import checks_of  # noqa: E402
 from tests.cpu_features import DTYPES_OF_STEPS  # noqa: E402
 
 if TYPE_CHECKING:

@@ -228,3 +228,46 @@ def test_time_that_the_candidate_does_not_claim_fails_the_case(project):
     assert verdict["reasons"][0]["code"] == "case.time_hidden"
     assert 0.5 < verdict["reasons"][0]["values"]["hidden_ratio"] < 1
     assert result["exit_code"] == 3
+
+
+VARIABLE = """\
+import random
+import perfguard
+from tiny_work import total
+
+
+@perfguard.benchmark(name="tiny.sum", tags=["no-torch"], phase="forward")
+def tiny_sum():
+    numbers = list(range(20_000))
+
+    def call():
+        return float(total(numbers))
+
+    call.vary = lambda: random.shuffle(numbers) or numbers.__setitem__(0, random.randrange(10**9))
+    return call
+"""
+KEPT = """\
+known = []
+
+
+def total(numbers):
+    if not known:
+        known.append(sum(numbers))
+    return known[0]
+"""
+
+
+def test_a_result_that_is_kept_is_different_once_the_inputs_are(project):
+    project.write("bench_tiny.py", VARIABLE)
+    project.write("tiny_work.py", "def total(numbers):\n    return sum(numbers)\n")
+    project.replace("perfguard.toml", '["tiny.sum", "tiny.sort"]', '["tiny.sum"]')
+    project.commit("inputs that vary")
+    project.write("tiny_work.py", KEPT)
+    project.commit("keeps its result")
+    result = project.result("compare", *REVISIONS, "--no-progress")
+    (verdict,) = result["gate"]["verdicts"]
+    assert verdict["outcome"] == "different"
+    assert [reason["values"]["name"] for reason in verdict["reasons"] if reason["code"] == "result.different"] == [
+        "timed_result"
+    ]
+    assert result["exit_code"] != 0

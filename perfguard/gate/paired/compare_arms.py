@@ -86,6 +86,8 @@ def compare_arms(
             if proves:
                 plan = _touched(session, arms, plan)
             measure_paired(session, starter, plan, judge)
+            if request.loaded.config.confine and (kept := session.data.with_kept_inputs()):
+                session.note(fact("run.inputs_kept", severity=Severity.NOTABLE, case_ids=kept))
             if request.gate.follows_up:
                 confirm_flags(session, specs, plan, judge)
                 explain(session, starter, judge.verdicts(session.data), chosen)

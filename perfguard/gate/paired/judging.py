@@ -87,6 +87,7 @@ class PairedJudge:
         if self.identical:
             return verdicts
         verdicts = guard_clocks(verdicts, data.clocks(self.stage))
+        verdicts = guard_clocks(verdicts, data.cpu_clocks(self.stage), of_cpu=True)
         return self._with_untouched(self._allowed(data, verdicts))
 
     def _with_untouched(self, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:

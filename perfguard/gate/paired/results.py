@@ -22,7 +22,7 @@ from perfguard.records.verdict import GateResult
 from perfguard.runner.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
 
-_MUCH_WAITING = 0.05  # Part of the time without a CPU from which a host is called busy: ten times the margin of a gate
+_MUCH_WAITING = 0.05  # Part of the time, or of the CPUs, from which a host is called busy: ten times a gate's margin
 
 
 def finish(
@@ -46,6 +46,11 @@ def finish(
     if ratio is not None and ratio > _MUCH_WAITING:  # the host is at fault, and a larger budget does not help
         cpus = format_cpu_list(session.selection.cpus)
         session.note(fact("host.waited_for_cpu", severity=Severity.NOTABLE, waited_share=ratio, cpus=cpus))
+    foreign = session.data.foreign_load()
+    if foreign is not None and foreign[0] > _MUCH_WAITING:
+        share, program = foreign
+        cpus = format_cpu_list(session.selection.cpus)
+        session.note(fact("host.foreign_load", severity=Severity.NOTABLE, program=program, cpu_share=share, cpus=cpus))
     budget_s, max_blocks = session.request.budget_s, session.settings.max_blocks
     if gate is not None and (enough_s := longer_budget(gate, budget_s=budget_s, max_blocks=max_blocks)) is not None:
         session.note(fact("gate.longer_budget", severity=Severity.NOTABLE, enough_s=enough_s))

@@ -20,6 +20,8 @@ _HIDING_BLOCKS = 0.1  # Part of the blocks that may lie below the limit
 _CLEAR = 8.0  # Standard errors beyond it: on a busy host, five blocks of honest clocks are that in 1 of 3,000 gates
 _MAX_HIDDEN_RATIO, _MAX_HIDDEN_S = 0.02, 5e-4
 """Of a sample, or seconds: reading the meters takes 0.3 ms in either arm, and much less differs between them."""
+_MAX_HIDDEN_CPU_RATIO, _MAX_HIDDEN_CPU_S = 0.1, 5e-3
+"""The same of CPU seconds: those of a running process are known up to its last tick, some milliseconds ago."""
 ARM_INTRUDED = "arm.intruded"  # Code of what `guard_intrusion` says
 
 
@@ -41,21 +43,24 @@ def guard_intrusion(verdicts: Sequence[Verdict], intrusions: Sequence[CaseIntrus
     return tuple(guarded)
 
 
-def guard_clocks(verdicts: Sequence[Verdict], clocks: Sequence[CaseClock]) -> tuple[Verdict, ...]:
-    """Verdicts on cases whose candidate claims too little of the time that passed become `failed`.
+def guard_clocks(
+    verdicts: Sequence[Verdict], clocks: Sequence[CaseClock], *, of_cpu: bool = False
+) -> tuple[Verdict, ...]:
+    """Verdicts on cases whose candidate claims too little of the wall or CPU time that passed become `failed`.
 
     Between the baton's hand-over and its return a worker does nothing but timed work and reading its meters. Where, in
     nearly all blocks, the candidate leaves more of that unclaimed than the baseline does, its clock is not the
     parent's: a busy host disturbs either arm. `clocks` has one entry for each case and block.
     """
     guarded = []
+    least_ratio, least_s = (_MAX_HIDDEN_CPU_RATIO, _MAX_HIDDEN_CPU_S) if of_cpu else (_MAX_HIDDEN_RATIO, _MAX_HIDDEN_S)
     for verdict in verdicts:
         entries = [entry for entry in clocks if entry.case_id == verdict.case_id]
         if len(entries) < _CLOCK_BLOCKS:
             guarded.append(verdict)
             continue
         elapsed_s, hidden = median(entry.elapsed_s for entry in entries), [entry.unexplained_s for entry in entries]
-        limit_s = max(_MAX_HIDDEN_RATIO * elapsed_s, _MAX_HIDDEN_S)
+        limit_s = max(least_ratio * elapsed_s, least_s)
         is_clear = mean(hidden) - limit_s > _CLEAR * stdev(hidden) / math.sqrt(len(hidden))
         if (
             not is_clear
@@ -64,8 +69,11 @@ def guard_clocks(verdicts: Sequence[Verdict], clocks: Sequence[CaseClock]) -> tu
         ):
             guarded.append(verdict)
             continue
-        ratio = median(hidden) / elapsed_s
-        found = fact("case.time_hidden", severity=Severity.GRAVE, hidden_ratio=ratio)
+        values = {"hidden_ratio": median(hidden) / elapsed_s}
+        if of_cpu:
+            found = fact("case.cpu_time_hidden", values, severity=Severity.GRAVE)
+        else:
+            found = fact("case.time_hidden", values, severity=Severity.GRAVE)
         outcome = Outcome.REGRESSED if verdict.outcome is Outcome.REGRESSED else Outcome.FAILED
         guarded.append(replace(verdict, outcome=outcome, reasons=(found, *verdict.reasons)))
     return tuple(guarded)

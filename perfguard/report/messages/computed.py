@@ -138,6 +138,7 @@ _CAUSES = (
     "[[{stolen_share} of the time stolen by the hypervisor]]",
     "[[{involuntary_switches:involuntary context switch}]]",
     "[[control workload {control_ratio} slower than usual]]",
+    "[[{foreign_share} of the measured CPUs taken by other programs]]",
 )
 _REMEDIES = {
     "times_only": "the baseline holds times only. Record it again: perfguard baseline update",

@@ -10,15 +10,13 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perfguard.records.run import Arm
 from perfguard.runner.process.arm_worker import ArmWorker
-
-_CPUCLOCK_SCHED = 2
-"""Clock of all threads of a process, in what the kernel calls its identity. Source: clock_getcpuclockid(3), glibc."""
+from perfguard.runner.process.cpu_clocks import read_cpu_clocks, used_s
 
 
 class IntrusionWatch:
@@ -53,24 +51,6 @@ class IntrusionWatch:
         """
         timed_s = self._timed_s[arm]
         return min(1.0, self._used_s[arm] / (timed_s * self._cpus)) if timed_s > 0 else None
-
-
-def read_cpu_clocks(processes: Collection[int]) -> dict[int, float]:
-    """CPU seconds of each process since it began, all of its threads; those that are gone are left out.
-
-    A thread that is running is known up to its last tick, some milliseconds ago. That is as often in favour of a turn
-    as against it, so sums over many turns do not suffer.
-    """
-    found = {}
-    for process in processes:
-        with suppress(OSError):
-            found[process] = time.clock_gettime((~process << 3) | _CPUCLOCK_SCHED)
-    return found
-
-
-def used_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
-    """CPU seconds between two readings of the same processes."""
-    return sum(max(0.0, seconds - before[process]) for process, seconds in after.items() if process in before)
 
 
 def read_steal(root: Path = Path("/")) -> dict[int, float]:

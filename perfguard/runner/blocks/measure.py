@@ -6,18 +6,22 @@ Emits events and decides nothing: what the events add up to is `perfguard.record
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import secrets
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from perfguard.errors import MeasurementError
-from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, Event, Noted
+from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, Event, Noted, SampleTimed
 from perfguard.records.facts import Severity, fact
-from perfguard.records.plan import BlockPlan, CasePlan
+from perfguard.records.plan import BlockPlan, CasePlan, MeasureSettings
 from perfguard.records.run import Arm, CaseFailed
+from perfguard.runner.blocks.foreign_load import foreign_load, read_programs
 from perfguard.runner.blocks.intrusion import IntrusionWatch, read_steal, steal_ratio
 from perfguard.runner.process.answers import Prepared
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused
@@ -55,6 +59,27 @@ def plan_block(cases: int, *, index: int, seed: int) -> BlockPlan:
     )
 
 
+class Look(NamedTuple):
+    """Which sample of a case in a block has inputs of its own, in both arms, and is asked for its result."""
+
+    position: int  # Among the samples of each arm, warm-ups first
+    seeds: tuple[int, int]  # Of the inputs, and of where a result is looked at
+
+
+def unforeseeable_look(settings: MeasureSettings) -> Look:
+    """One that no measured code can foresee; the plan's seed would tell it."""
+    position = settings.warmups + secrets.randbelow(settings.samples)
+    return Look(position, (secrets.randbits(32), secrets.randbits(32)))
+
+
+@dataclass(slots=True)
+class _Looked:
+    """What the look at a case said in a block."""
+
+    is_varied: bool | None = None  # None where there was none
+    checks: dict[Arm, dict[str, float]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring(WorkerContext):
     """What the loop needs from outside."""
@@ -64,6 +89,7 @@ class Measuring(WorkerContext):
     needs_torch: bool = True  # Whether workers import torch at `hello`
     pause_s: float = 0.0  # Seconds to wait between blocks, so that they spread over time
     answered: Callable[[], frozenset[str]] = frozenset  # Ids of cases that need no more, asked after every block
+    look: Callable[[MeasureSettings], Look] = unforeseeable_look  # Asked for each case and block of two arms
 
 
 def measure_blocks(plans: Iterator[BlockPlan], cases: Sequence[CasePlan], measuring: Measuring) -> int:
@@ -145,6 +171,7 @@ class _Loop:
         """One block; True where it finished (perhaps with fewer cases)."""
         order = tuple(self._cases[index].case.id for index in plan.case_order if index in self._cases)
         self._m.emit(BlockStarted(block=plan.index, hash_seed=plan.hash_seed, data_seed=plan.data_seed, case_ids=order))
+        programs = read_programs()
         started_at, started, before = time.time(), time.monotonic(), read_steal()
         workers: dict[Arm, ArmWorker] = {}
         self._case_s.clear()
@@ -160,6 +187,7 @@ class _Loop:
         # Once cases have left, the blocks before say too much about the next one.
         self._longest_block_s = elapsed if self._is_shorter else max(self._longest_block_s, elapsed)
         self._is_shorter = False
+        foreign = foreign_load(programs, read_programs(), own=os.getpid(), cpus=self._m.cpus, elapsed_s=elapsed)
         self._m.emit(
             BlockFinished(
                 block=plan.index,
@@ -167,6 +195,8 @@ class _Loop:
                 duration_s=elapsed,
                 steal_ratio=steal_ratio(before, read_steal(), self._m.cpus, elapsed),
                 involuntary_switches=switches,
+                foreign_ratio=foreign and foreign.ratio,
+                foreign_name=foreign and foreign.name,
             )
         )
         return not self._m.should_stop()
@@ -212,8 +242,9 @@ class _Loop:
         order = sorted(workers.values(), key=lambda worker: worker.arm is not plan.first_arms[index])
         watch = IntrusionWatch(order, cpus=len(self._m.cpus))
         opened: list[ArmWorker] = []
+        looked = _Looked()
         with self._taking(index):
-            switches = self._time_case(plan.index, index, opened, order=order, watch=watch)
+            switches = self._time_case(plan.index, index, opened, looked, order=order, watch=watch)
         if index not in self._cases:
             for worker in opened:  # left ready for the next case
                 try:
@@ -228,8 +259,9 @@ class _Loop:
                 case_id=case.case.id,
                 baseline_digest=baseline.digest if baseline else None,
                 candidate_digest=candidate.digest if candidate else None,
-                baseline_checks=baseline.checks if baseline else {},
-                candidate_checks=candidate.checks if candidate else {},
+                baseline_checks=_merged(baseline, looked.checks.get(Arm.BASELINE, {})),
+                candidate_checks=_merged(candidate, looked.checks.get(Arm.CANDIDATE, {})),
+                is_varied=looked.is_varied,
                 baseline_intrusion_ratio=watch.ratio_of(Arm.BASELINE),
                 candidate_intrusion_ratio=watch.ratio_of(Arm.CANDIDATE),
                 wall_s=self._case_s[index],
@@ -238,10 +270,18 @@ class _Loop:
         return switches
 
     def _time_case(
-        self, block: int, index: int, opened: list[ArmWorker], *, order: Sequence[ArmWorker], watch: IntrusionWatch
+        self,
+        block: int,
+        index: int,
+        opened: list[ArmWorker],
+        looked: _Looked,
+        *,
+        order: Sequence[ArmWorker],
+        watch: IntrusionWatch,
     ) -> int:
         """Open a case and time its samples; where a worker refuses, `opened` keeps those that still wait."""
         case, switches = self._cases[index], 0
+        look = self._m.look(self._m.settings) if len(order) > 1 else None
         for worker in order:
             with self._failures_of(index, worker.arm):
                 spin_s = case.spin_s[0 if worker.arm is Arm.BASELINE else 1]
@@ -252,13 +292,24 @@ class _Loop:
         for position in range(self._m.settings.warmups + self._m.settings.samples):
             for worker in order:
                 with self._failures_of(index, worker.arm), watch.turn(worker.arm):
-                    timed = worker.sample(block=block, case_id=case.case.id, position=position)
+                    if look is not None and position == look.position:
+                        timed = self._look(worker, look, looked, block=block, case=case)
+                    else:
+                        timed = worker.sample(block=block, case_id=case.case.id, position=position)
                     self._m.emit(timed)
                     switches += 0 if timed.warmup else timed.involuntary_switches
                 if index not in self._cases:
                     opened.remove(worker)
                     return switches
         return switches
+
+    def _look(self, worker: ArmWorker, look: Look, looked: _Looked, *, block: int, case: CasePlan) -> SampleTimed:
+        """Time the sample that is looked at. Where inputs stay, only a call without a state returns the same again."""
+        found = worker.checked_sample(block=block, case_id=case.case.id, position=look.position, seeds=look.seeds)
+        looked.is_varied = found.is_varied and looked.is_varied is not False
+        if found.is_varied or not case.case.phase.is_stateful:
+            looked.checks[worker.arm] = found.checks
+        return found.timed
 
     @contextmanager
     def _taking(self, index: int) -> Iterator[None]:
@@ -291,3 +342,8 @@ class _Loop:
             self._m.emit(ControlTimed(block=block, value_s=float(reply["value_s"])))
         except (WorkerFailure, KeyError, ValueError):
             self._m.emit(Noted(fact=fact("control.no_answer", severity=Severity.NOTABLE, block=block + 1)))
+
+
+def _merged(prepared: Prepared | None, timed: Mapping[str, float]) -> dict[str, float]:
+    """Named numbers of a case's first call, and of a timed one."""
+    return {**(prepared.checks if prepared else {}), **timed}

@@ -65,6 +65,20 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Varied:
+    """The inputs of the next sample."""
+
+    is_varied: bool  # Whether the benchmark could draw them anew
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What the last call of a sample returned."""
+
+    checks: dict[str, float]  # Named numbers of it, the same for equal seeds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledStep:
     """One step as the worker reports it, looked at in one of the ways of `StepKind`."""
 

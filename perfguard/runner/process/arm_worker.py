@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from perfguard.errors import MeasurementError
 from perfguard.records.changed_lines import ChangedLines
@@ -22,6 +22,7 @@ from perfguard.runner.process.answers import (
     Ceilings,
     CodeProof,
     HeldScript,
+    Looked,
     Placed,
     Prepared,
     ProfiledStep,
@@ -30,9 +31,11 @@ from perfguard.runner.process.answers import (
     RecordedOp,
     ReplayedOp,
     ScriptEnd,
+    Varied,
     WholeScript,
     decoded,
 )
+from perfguard.runner.process.cpu_clocks import read_cpu_clocks, used_s
 from perfguard.runner.process.worker_process import LONGEST_REASON, Worker, WorkerFailure
 
 T = TypeVar("T")
@@ -60,6 +63,14 @@ class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives
             )
 
 
+class CheckedSample(NamedTuple):
+    """A sample whose result was looked at."""
+
+    timed: SampleTimed
+    is_varied: bool  # Whether its inputs differed from those of set-up
+    checks: dict[str, float]  # Named numbers of its last call's result; empty where it has none
+
+
 class ArmWorker:
     """A worker process of one arm. Every method raises WorkerFailure where the process fails."""
 
@@ -68,6 +79,7 @@ class ArmWorker:
         self._worker = worker
         self._settings = settings
         self._cpus: tuple[int, ...] = ()
+        self._processes: tuple[int, ...] = ()  # The worker's and what the opened case has started by then
         self.is_waiting = False
 
     def hello(self, job: Message, *, cpus: tuple[int, ...]) -> Message:
@@ -115,6 +127,7 @@ class ArmWorker:
         """Start a pyperf benchmark of a prepared case; its first sample then waits."""
         self._worker.send("bench", case=_described(case), inner_loops=inner_loops, spin_s=spin_s)
         self._expect("waiting", self._settings.sample_timeout_s)
+        self._processes = self._worker.processes()
         self.is_waiting = True
 
     def sample(self, *, block: int, case_id: str, position: int = 0) -> SampleTimed:
@@ -122,17 +135,45 @@ class ArmWorker:
 
         `position` is among the block's samples of this case and arm, warm-ups first.
         """
-        began_s = self._worker.now_s()
+        timed = self._timed(block=block, case_id=case_id, position=position)
+        self._await_turn()
+        return timed
+
+    def checked_sample(self, *, block: int, case_id: str, position: int, seeds: tuple[int, int]) -> CheckedSample:
+        """A `sample` whose inputs the first seed draws anew, and whose result is looked at where the second one says.
+
+        The worker gets the first seed just before its turn and the second one after it.
+        """
+        timeout_s = self._settings.sample_timeout_s
+        self._worker.send("vary", seed=seeds[0])
+        is_varied = decoded(self._expect("varied", timeout_s), Varied).is_varied
+        timed = self._timed(block=block, case_id=case_id, position=position)
+        self._worker.send("look", seed=seeds[1])
+        checks = decoded(self._expect("looked", timeout_s), Looked).checks
+        self._await_turn()
+        return CheckedSample(timed=timed, is_varied=is_varied, checks=checks)
+
+    def _await_turn(self) -> None:
+        reply = self._expect(("waiting", "benched"), self._settings.sample_timeout_s)["reply"]
+        self.is_waiting = reply == "waiting"
+
+    def _timed(self, *, block: int, case_id: str, position: int) -> SampleTimed:
+        cpu_before, began_s = read_cpu_clocks(self._processes), self._worker.now_s()
         self._worker.send("go")
         reply = self._expect("sample", self._settings.sample_timeout_s)
-        elapsed_s = self._worker.now_s() - began_s
+        elapsed_s, cpu_after = self._worker.now_s() - began_s, read_cpu_clocks(self._processes)
         self._require_mask(reply)
         warmups = self._settings.warmups
         place = {"block": block, "case_id": case_id, "arm": self.arm, "warmup": position < warmups}
         index = position if position < warmups else position - warmups
         # What is made again before each call takes time that no sample claims; the candidate's word does not count.
         is_whole = not (self.arm is Arm.BASELINE and reply.get("is_renewed"))
-        known = {**place, "index": index, "elapsed_s": elapsed_s if is_whole else None}
+        known = {
+            **place,
+            "index": index,
+            "elapsed_s": elapsed_s if is_whole else None,
+            "parent_cpu_s": used_s(cpu_before, cpu_after) if cpu_after else None,
+        }
         timed = decoded({**reply, **known}, SampleTimed)
         if timed.value_s * timed.iterations > elapsed_s:
             claimed_s = timed.value_s * timed.iterations
@@ -144,7 +185,6 @@ class ArmWorker:
             raise WorkerFailure(f"the worker timed {timed.value_s} s, which is no time; {WHY_NOT_IN_FORM}")
         if negative := next((name for name in _COUNTED if (getattr(timed, name) or 0) < 0), None):
             raise WorkerFailure(f"the worker counted {getattr(timed, negative)} as {negative}; {WHY_NOT_IN_FORM}")
-        self.is_waiting = self._expect(("waiting", "benched"), self._settings.sample_timeout_s)["reply"] == "waiting"
         return timed
 
     def skip(self) -> None:

@@ -14,7 +14,8 @@ from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
 from perfguard.worker.adopted.found import ASV, PYTEST, AdoptedTarget
-from perfguard.worker.cases import SEATING_CALLS, PreparedCase, checks_of, move_memory, seed_everything
+from perfguard.worker.cases import SEATING_CALLS, PreparedCase, move_memory
+from perfguard.worker.results import checks_of, seed_everything
 
 
 class Instance(NamedTuple):

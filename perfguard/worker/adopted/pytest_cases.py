@@ -28,15 +28,8 @@ from perfguard.worker.adopted.found import (
     labels_of,
 )
 from perfguard.worker.adopted.instances import AdoptedCase, note_result, number_of
-from perfguard.worker.cases import (
-    SEATING_CALLS,
-    MissingTargetError,
-    PreparedCase,
-    SkippedTargetError,
-    UnsoundCaseError,
-    move_memory,
-    seed_everything,
-)
+from perfguard.worker.cases import SEATING_CALLS, MissingTargetError, PreparedCase, SkippedTargetError, move_memory
+from perfguard.worker.results import UnsoundCaseError, seed_everything
 
 if TYPE_CHECKING:
     import pytest

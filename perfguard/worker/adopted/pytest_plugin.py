@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import pytest
 
 from perfguard.worker.adopted.asv import renewed
-from perfguard.worker.cases import UnsoundCaseError
+from perfguard.worker.results import UnsoundCaseError
 
 Body = Callable[[Callable[[], object]], object]
 """Takes the call that a test wants timed and gives the result that the test goes on with."""

@@ -21,7 +21,8 @@ from perfguard.records.facts import fact
 from perfguard.records.spec import ParameterValue
 from perfguard.worker.adopted.found import TIMER, AdoptedTarget, FoundBenchmarks, benchmark_name, clean, dotted
 from perfguard.worker.adopted.instances import Instance
-from perfguard.worker.cases import MissingTargetError, UnsoundCaseError, load_module
+from perfguard.worker.cases import MissingTargetError, load_module
+from perfguard.worker.results import UnsoundCaseError
 
 _NOTHING_S = 1e-9
 _PYTHON = "python"

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from perfguard.records.protocol import Message, ScriptExit, StepKind
-from perfguard.worker.cases import seed_everything
 from perfguard.worker.pipes import Control
 from perfguard.worker.profiling.profiler import SETTLING_STEPS, StepProfiler
 from perfguard.worker.profiling.script_checks import FirstSteps
 from perfguard.worker.profiling.script_settings import ScriptSettings
+from perfguard.worker.results import seed_everything
 from perfguard.worker.timing.samples import settle
 
 _HOOK = "profile_hook_step"  # Optimizer's method that wraps a class's `step`

@@ -14,8 +14,9 @@ from typing import Any
 
 from perfguard.records.protocol import Message
 from perfguard.worker.attest import imported_files
-from perfguard.worker.cases import checks_of, digest_of, load_factory, move_memory, set_up
+from perfguard.worker.cases import load_factory, move_memory, set_up
 from perfguard.worker.pipes import Control, control_of_parent
+from perfguard.worker.results import checks_of, digest_of
 from perfguard.worker.serve import import_stack, kind_and_reason
 from perfguard.worker.timing.samples import settle, time_iterations
 from perfguard.worker.timing.signals import Meters

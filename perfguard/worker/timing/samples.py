@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from perfguard.worker.cases import PreparedCase, UnsoundCaseError
+from perfguard.records.protocol import Message
+from perfguard.worker.cases import PreparedCase
 from perfguard.worker.pipes import Control
 from perfguard.worker.ranks.group import RankedCall
+from perfguard.worker.results import TimedLook, UnsoundCaseError
 from perfguard.worker.timing.signals import Meters
 
 _LOOK_S = 0.001
@@ -119,10 +121,13 @@ class SampleTimer:
         gc.collect()
         gc.disable()
         self._control.send("waiting", case=self._case.id)
+        look = None
         command = self._control.receive()
-        if command is None or command["do"] != "go":
-            gc.enable()
-            raise HandedBackError("the parent took the case back")
+        if command is not None and command["do"] == "vary":
+            look = TimedLook(call, seed=command["seed"], case_id=self._case.id)
+            self._control.send("varied", is_varied=look.is_varied)
+            command = self._control.receive()
+        self._require(command, "go")
         if isinstance(call, Renewed):
             measured, used = self._time_renewed(call, min(iterations, call.most))
         elif isinstance(call, RankedCall):
@@ -140,9 +145,18 @@ class SampleTimer:
         self._control.send(
             "sample", case=self._case.id, iterations=measured.iterations, value_s=value_s, is_renewed=is_renewed, **used
         )
+        if look is not None:
+            command = self._require(self._control.receive(), "look")
+            self._control.send("looked", checks=look.checks(measured.result, seed=command["seed"]))
         gc.enable()
         settle()
         return value_s * iterations
+
+    def _require(self, command: Message | None, due: str) -> Message:
+        if command is None or command["do"] != due:
+            gc.enable()
+            raise HandedBackError("the parent took the case back")
+        return command
 
     def _time(self, call: Callable[[], object], iterations: int, *, of: int) -> tuple[Elapsed, dict[str, Any]]:
         """Time some iterations of the `of` that the sample has; what they used is for one of those."""

@@ -32,9 +32,9 @@ def test_a_refused_case_is_dropped_alone_and_the_block_goes_on(arm, command):
 @pytest.mark.parametrize("arm", BOTH)
 def test_a_refusal_after_the_last_sample_is_that_cases_failure(arm):
     class Late(FakeWorker):
-        def _go(self, case, fields):
-            super()._go(case, fields)
-            if case == "y" and self._left == 0:
+        def _hand_back(self):
+            super()._hand_back()
+            if self._case == "y" and self._left == 0:
                 self.replies[-1] = refusal("the loss is nan")
 
     starter = FakeStarter()

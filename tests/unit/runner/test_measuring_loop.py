@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
+import pytest
+
 from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, SampleTimed, StageStarted
 from perfguard.records.facts import fact
+from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.run_data import RunData
+from perfguard.records.spec import Phase
 from perfguard.runner.blocks import measure
 from perfguard.runner.blocks.measure import measure_blocks, plan_block, plan_blocks
 from perfguard.runner.process.worker_process import WorkerFailure
-from tests.measuring_runs import BOTH, SAMPLES, WARMUPS, FakeStarter, Run
+from tests.measuring_runs import BOTH, SAMPLES, WARMUPS, FakeStarter, FakeWorker, Run
 
 
 def test_every_case_of_every_block_completes_in_the_drawn_order():
@@ -54,6 +58,41 @@ def test_both_arms_get_the_same_seed_loops_and_set_up_order_and_their_own_spin()
     assert {f["seed"] for do, f in baseline if do == "prepare"} == {block.data_seed}
     assert {(f["inner_loops"], f["spin_s"]) for do, f in baseline if do == "bench"} == {(4, 0.0)}
     assert {(f["inner_loops"], f["spin_s"]) for do, f in candidate if do == "bench"} == {(4, 0.5)}
+
+
+def looks(worker):
+    return [(do, fields["seed"]) for do, fields in worker.sent if do in {"vary", "look"}]
+
+
+def test_one_sample_of_each_case_has_inputs_of_its_own_and_is_looked_at_in_both_arms():
+    run = Run(FakeStarter(), blocks=1).go()
+    baseline, candidate = (looks(run.starter.workers[0, arm]) for arm in BOTH)
+    assert baseline == candidate
+    assert [do for do, _ in baseline] == ["vary", "look"] * 3
+    assert len({seed for _, seed in baseline}) == 6
+    for finished in run.of(CaseFinished):
+        assert finished.baseline_checks == finished.candidate_checks == {"timed_result": 2.5}
+        assert finished.is_varied
+
+
+def test_the_sample_that_is_looked_at_is_no_warm_up_and_another_each_time():
+    positions = {measure.unforeseeable_look(MeasureSettings(samples=5, warmups=2)).position for _ in range(200)}
+    assert positions == set(range(2, 7))
+
+
+def test_a_single_arm_is_not_looked_at():
+    run = Run(FakeStarter(), blocks=1, arms=(Arm.CANDIDATE,)).go()
+    assert looks(run.starter.workers[0, Arm.CANDIDATE]) == []
+    assert {finished.is_varied for finished in run.of(CaseFinished)} == {None}
+
+
+@pytest.mark.parametrize(("phase", "checks"), [(Phase.FORWARD, {"timed_result": 2.5}), (Phase.STEP, {})])
+def test_where_inputs_stay_only_a_call_without_a_state_returns_the_same(monkeypatch, phase, checks):
+    monkeypatch.setattr(FakeWorker, "is_varied", False)
+    run = Run(FakeStarter(), ["x"], blocks=1)
+    run.plans = [replace(plan, case=replace(plan.case, phase=phase)) for plan in run.plans]
+    (finished,) = run.go().of(CaseFinished)
+    assert (finished.is_varied, finished.baseline_checks, finished.candidate_checks) == (False, checks, checks)
 
 
 def test_the_control_workload_runs_after_every_case():

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from perfguard.records.run import Arm
-from perfguard.runner.blocks.intrusion import IntrusionWatch, read_cpu_clocks, used_s
+from perfguard.runner.blocks.intrusion import IntrusionWatch
+from perfguard.runner.process.cpu_clocks import read_cpu_clocks, used_s
 
 BUSY = "while True: pass"
 ASLEEP = "import time; print(flush=True); time.sleep(600)"

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from perfguard.worker.cases import UnsoundCaseError, checks_of
+from perfguard.worker.results import UnsoundCaseError, checks_of
 
 STEP = {"id": "x", "phase": "step"}
 FORWARD = {"id": "x", "phase": "forward"}

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from perfguard.worker.cases import PreparedCase, UnsoundCaseError
+from perfguard.worker.cases import PreparedCase
+from perfguard.worker.results import UnsoundCaseError
 from perfguard.worker.timing.samples import SampleTimer
 from perfguard.worker.timing.signals import Meters
 from tests.worker_replies import Parent

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.records.protocol import LINE_PREFIX, STEP_WINDOW, StepKind
-from perfguard.worker.cases import PreparedCase, UnsoundCaseError
+from perfguard.worker.cases import PreparedCase
 from perfguard.worker.profiling import library_logs
 from perfguard.worker.profiling.compile_events import CompileEvents
 from perfguard.worker.profiling.library_logs import LibraryLogs
@@ -25,6 +25,7 @@ from perfguard.worker.profiling.profiler import (
     StepProfiler,
     share_inside,
 )
+from perfguard.worker.results import UnsoundCaseError
 
 HEADER = (
     b"onednn_verbose,v1,1.5,info,oneDNN v3.12.0\nonednn_verbose,v1,1.5,primitive,info,template:operation,exec_time\n"
