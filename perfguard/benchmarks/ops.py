@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -202,14 +204,15 @@ def optimizer(*, layers: int, algorithm: str, dtype: str, mode: str, hidden: int
         update.step()
         return watched.clone()
 
-    def check() -> dict[str, float]:
+    def check(watched: Sequence[Tensor] = parameters) -> dict[str, float]:
         # Moments, not weights: weights of order one hide an update of 1e-6.
-        states = [item for state in update.state.values() for item in state.items()]
+        states = [item for parameter in watched for item in update.state[parameter].items()]
         return {"state_norm": norm_of(v for name, v in states if isinstance(v, Tensor) and name != "step")}
 
     def vary() -> Check:
-        move_values(parameter.grad for parameter in parameters if parameter.grad is not None)
-        return check
+        chosen = parameters[int(torch.randint(len(parameters), ()))]
+        move_values([chosen.grad] if chosen.grad is not None else [])
+        return lambda: check([chosen])
 
     return varied(checked(step, check), vary)
 

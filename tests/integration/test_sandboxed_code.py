@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from perfguard.records.plan import Sandbox
+from perfguard.runner.process import limits
 from perfguard.runner.process.launching import launched
 from perfguard.runner.process.sandboxing import Holder, holder, interpreter_of
 from tests.tiny_projects import wait_for
@@ -114,6 +115,48 @@ def test_a_daemon_ends_with_it(places):
     assert run(places, code) == "True"
     time.sleep(0.1)
     assert not [each for each in psutil.process_iter(["cmdline"]) if "600.125" in " ".join(each.info["cmdline"] or ())]
+
+
+@pytest.fixture
+def few_processes(monkeypatch):
+    monkeypatch.setattr(limits, "MOST_PROCESSES", 40)
+    limits.limited_groups.cache_clear()
+    yield [group for group in limits.limited_groups() if (group / "pids.max").exists()]
+    limits.limited_groups.cache_clear()
+
+
+def test_it_starts_no_more_processes_than_it_may(places, few_processes):
+    if not few_processes:
+        pytest.skip("this process may make no control group")
+    code = """
+    import os, time
+    started = 0
+    try:
+        for _ in range(100):
+            if not os.fork():
+                time.sleep(600)
+            started += 1
+    except BlockingIOError:
+        print(20 < started < 40)
+    """
+    assert run(places, code) == "True"
+
+
+def test_it_is_what_the_kernel_ends_first_and_has_no_more_memory_than_there_is(places):
+    code = """
+    import os, resource
+    print(open("/proc/self/oom_score_adj").read().strip())
+    print(resource.getrlimit(resource.RLIMIT_DATA)[1] <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    """
+    assert run(places, code).splitlines() == ["1000", "True"]
+
+
+def test_what_a_killed_process_left_of_its_groups_is_removed(tmp_path):
+    own = tmp_path / "own"
+    own.write_text("3:pids:/here\n0::/\n")
+    (tmp_path / "pids" / "here" / "perfguard-999999999").mkdir(parents=True)
+    assert limits.limited_groups(tmp_path, own) == ()  # folders of no control group have no limits
+    assert list((tmp_path / "pids" / "here").iterdir()) == []
 
 
 STARTER = """

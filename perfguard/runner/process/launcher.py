@@ -1,8 +1,10 @@
 """Started between the parent and foreign code: pins and confines the process, then becomes the command.
 
-`python -I launcher.py PARENT CPUS NODE WRITABLE -- COMMAND…` sets affinity and memory policy before exec, so that no
-library of the worker ever sees another mask, ties the worker's life to the parent's, and what it starts to the worker.
-Where WRITABLE is given the command has only these paths to write to. `-` leaves CPUS, NODE or WRITABLE as they are.
+`python -I launcher.py PARENT CPUS NODE WRITABLE GROUPS -- COMMAND…` sets affinity and memory policy before exec, so
+that no library of the worker ever sees another mask, ties the worker's life to the parent's, and what it starts to the
+worker. Where WRITABLE is given the command has only these paths to write to. Where GROUPS are given, folders of
+control groups or nothing, it joins them, has no more memory of its own than the machine, and is the first to go where
+that runs out. `-` leaves CPUS, NODE, WRITABLE or GROUPS as they are.
 Standard library only; runs as a script, never imported by perfguard.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import resource
 import signal
 import struct
 import sys
@@ -39,16 +42,18 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - PyTorch's data loaders need it
 
 
 def main(arguments: list[str]) -> None:
-    """Pin, bind memory where a node is given, confine where folders are, and exec the command."""
-    parent, cpus, node, writable, separator, *command = arguments
+    """Pin, bind memory where a node is given, limit and confine where that is asked for, and exec the command."""
+    parent, cpus, node, writable, groups, separator, *command = arguments
     if separator != "--" or not command:
-        sys.exit("launcher: usage: PARENT CPUS|- NODE|- WRITABLE|- -- COMMAND…")
+        sys.exit("launcher: usage: PARENT CPUS|- NODE|- WRITABLE|- GROUPS|- -- COMMAND…")
     die_with(int(parent))
     keep_descendants()
     if cpus != "-":
         os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
     if node != "-":
         bind_memory(int(node))
+    if groups != "-":
+        limit([group for group in groups.split(os.pathsep) if group])
     if writable != "-":
         confine([path for path in writable.split(os.pathsep) if path])
     os.execv(command[0], command)  # noqa: S606 - the interpreter under test, an absolute path from the plan
@@ -67,6 +72,28 @@ def keep_descendants() -> None:
     A process whose own parent has gone comes to the nearest ancestor that asked for this, otherwise to init.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def limit(groups: list[str]) -> None:
+    """Join control groups, and be what the kernel ends first when memory runs out; what is started inherits all of it.
+
+    Each process may have as much private memory as there is in the machine. Where a limit cannot be set, it is not.
+    """
+    for group in groups:
+        _write(os.path.join(group, "cgroup.procs"), str(os.getpid()))  # noqa: PTH118 - as for os.path.exists below
+    _write("/proc/self/oom_score_adj", "1000")
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if hard == resource.RLIM_INFINITY or hard > memory:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(path, "w", encoding="ascii") as file:  # noqa: PTH123
+            file.write(text)
+    except OSError:
+        pass
 
 
 def bind_memory(node: int) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 import perfguard
 from perfguard.errors import MeasurementError
 from perfguard.records.plan import Sandbox
+from perfguard.runner.process.limits import limited_groups
 from perfguard.runner.process.sandboxing import Holder, bubblewrapped, holder
 
 START_SCRIPT = "start.py"  # At the bundle's root: starts a module of the bundle, given by name
@@ -53,6 +54,7 @@ def launched(
     if not cpus and memory_node is None and sandbox is None:
         return list(arguments)
     folders = "-"
+    groups = "-" if sandbox is None else os.pathsep.join(map(str, limited_groups()))
     if sandbox is not None and holder() is Holder.BUBBLEWRAP:
         arguments = bubblewrapped(arguments, sandbox)
     elif sandbox is not None:
@@ -60,7 +62,7 @@ def launched(
     launcher = str(Path(__file__).with_name("launcher.py"))
     mask = ",".join(map(str, cpus)) or "-"
     node = "-" if memory_node is None else str(memory_node)
-    return [sys.executable, "-I", launcher, str(os.getpid()), mask, node, folders, "--", *arguments]
+    return [sys.executable, "-I", launcher, str(os.getpid()), mask, node, folders, groups, "--", *arguments]
 
 
 def run_captured(

@@ -21,8 +21,9 @@ def clocks(unexplained_s, elapsed_s=0.02):
     ]
 
 
-def guarded(unexplained_s, outcome=Outcome.UNCHANGED):
-    (found,) = guard_clocks([verdict_without_times(CASE, outcome, "as.before")], clocks(unexplained_s))
+def guarded(unexplained_s, outcome=Outcome.UNCHANGED, *, of_cpu=False):
+    verdicts = [verdict_without_times(CASE, outcome, "as.before")]
+    (found,) = guard_clocks(verdicts, clocks(unexplained_s), of_cpu=of_cpu)
     return found.outcome, [reason.code for reason in found.reasons]
 
 
@@ -49,3 +50,8 @@ def test_a_busy_host_is_never_taken_for_a_hidden_clock():
     draw = random.Random(1)
     alarms = sum(guarded([draw.gauss(0, 0.002) for _ in range(5)])[0] is Outcome.FAILED for _ in range(4000))
     assert alarms / 4000 < 0.001
+
+
+def test_cpu_seconds_are_known_less_well():
+    assert guarded([0.004] * 6, of_cpu=True) == (Outcome.UNCHANGED, ["as.before"])
+    assert guarded([0.006] * 6, of_cpu=True) == (Outcome.FAILED, ["case.cpu_time_hidden", "as.before"])

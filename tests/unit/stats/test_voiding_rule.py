@@ -53,6 +53,13 @@ def test_a_spread_of_control_workloads_widens_the_limit():
     assert voided([*spread[:11], quiet(11, control_s=(1.4e-3,))]) == [11]
 
 
+def test_load_of_other_programs_voids_where_it_is_not_always_there():
+    conditions = run_with(quiet(3, foreign_ratio=0.06), *(quiet(b, foreign_ratio=0.0) for b in (0, 1, 2, 4, 5)))
+    assert void_blocks(conditions, 0.25).voided[0].causes == {"foreign_share": 0.06}
+    assert voided([quiet(block, foreign_ratio=0.3 + 0.001 * block) for block in range(12)]) == []
+    assert voided(run_with(quiet(3, foreign_ratio=0.9))) == []  # unknown in the others
+
+
 def test_many_involuntary_switches_void():
     conditions = run_with(quiet(7, involuntary_switches=400), quiet(8, involuntary_switches=2))
     assert voided(conditions) == [7]
