@@ -267,7 +267,8 @@ def clean_environment(home: Path) -> dict[str, str]:
     }
 
 
-def _project_in(place: Path) -> Project:
+def project_in(place: Path) -> Project:
+    """A project of two folders below a place; neither is made."""
     return Project(path=place / "project", environment=clean_environment(place / "home"))
 
 
@@ -281,7 +282,7 @@ def outside_memory():
 @pytest.fixture
 def empty_project(tmp_path):
     """A directory that holds nothing, outside any repository; whatever a test leaves running there is ended."""
-    made = _project_in(tmp_path)
+    made = project_in(tmp_path)
     made.path.mkdir()
     yield made
     for process in made.workers():
@@ -292,11 +293,12 @@ def empty_project(tmp_path):
 @pytest.fixture
 def project(empty_project):
     """A committed project with a suite of two small cases."""
-    _fill(empty_project)
+    fill(empty_project)
     return empty_project
 
 
-def _fill(project: Project) -> None:
+def fill(project: Project) -> None:
+    """Commit a suite of two small cases there."""
     project.write("perfguard.toml", CONFIG)
     project.write("bench_tiny.py", BENCHMARKS)
     project.write("tiny_work.py", WORK)
@@ -309,9 +311,9 @@ def made_project():
     """Makes such a project in a folder, for fixtures that several tests share."""
 
     def make(folder):
-        made = _project_in(folder)
+        made = project_in(folder)
         made.path.mkdir()
-        _fill(made)
+        fill(made)
         return made
 
     return make
@@ -319,9 +321,9 @@ def made_project():
 
 @pytest.fixture(scope="session")
 def _recorded(tmp_path_factory):
-    made = _project_in(tmp_path_factory.mktemp("recorded"))
+    made = project_in(tmp_path_factory.mktemp("recorded"))
     made.path.mkdir()
-    _fill(made)
+    fill(made)
     done = made.run("baseline", "update", "--rounds", "4", "--spread", "0", "--allow-unfit", "--no-progress")
     assert done.returncode == 0, done.stderr
     made.commit("baseline")
@@ -333,4 +335,4 @@ def _recorded(tmp_path_factory):
 def project_with_baseline(_recorded, tmp_path):
     """A project whose stored baseline of this machine is committed."""
     shutil.copytree(_recorded, tmp_path / "project")
-    return _project_in(tmp_path)
+    return project_in(tmp_path)
