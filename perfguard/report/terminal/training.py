@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from perfguard.hetero.simulated import Balance
 from perfguard.records.facts import Severity
 from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.training import GroupConfig, Kind, TrainedOn, Training, TrainingEpoch, TrainingUse
@@ -15,6 +14,8 @@ from perfguard.units import format_count, format_duration, format_seconds, forma
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from perfguard.hetero.simulated import Balance
 
 _MOST_EPOCHS = 12  # Rows of the table of epochs; the others are in training.json
 _KINDS = {
