@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard.errors import HostUnfitError, MeasurementError, UsageError
+from perfguard.tasks.task_files import load_task
 
 _TIMEOUT_S = 30.0
 _PIECE_BYTES = 1 << 20
@@ -54,11 +55,12 @@ def fetch(task: str, folder: Path, *, progress: Callable[[int, int], None] = lam
     """Get the weights of a task, unless they are there; `progress` hears bytes so far and in all.
 
     Raises:
-        UsageError: The task has none to fetch.
+        UsageError: The task has none to fetch, or there is no such task.
         MeasurementError: They cannot be had, or are not what they should be.
         HostUnfitError: They cannot be written.
     """
     if task not in FETCHED:
+        load_task(task)
         raise UsageError(f"task {task!r} has nothing to fetch; those that have: {', '.join(FETCHED)}")
     wanted = FETCHED[task]
     path = folder / wanted.file

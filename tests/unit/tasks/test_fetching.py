@@ -89,3 +89,8 @@ def test_a_folder_that_cannot_be_written_is_named(registry, tmp_path):
 def test_a_task_without_weights_is_named():
     with pytest.raises(UsageError, match="'digits' has nothing to fetch"):
         fetch("digits", None)
+
+
+def test_a_task_that_there_is_not_is_unknown():
+    with pytest.raises(UsageError, match="task 'nosuch' is unknown; choose from"):
+        fetch("nosuch", None)
