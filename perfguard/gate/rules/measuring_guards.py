@@ -20,8 +20,8 @@ _HIDING_BLOCKS = 0.1  # Part of the blocks that may lie below the limit
 _CLEAR = 8.0  # Standard errors beyond it: on a busy host, five blocks of honest clocks are that in 1 of 3,000 gates
 _MAX_HIDDEN_RATIO, _MAX_HIDDEN_S = 0.02, 5e-4
 """Of a sample, or seconds: reading the meters takes 0.3 ms in either arm, and much less differs between them."""
-_MAX_HIDDEN_CPU_RATIO, _MAX_HIDDEN_CPU_S = 0.1, 5e-3
-"""The same of CPU seconds: those of a running process are known up to its last tick, some milliseconds ago."""
+_MAX_HIDDEN_CPU_RATIO, _MAX_HIDDEN_CPU_S = 0.05, 1e-3
+"""The same of CPU seconds, which hardly scatter even on a busy host: threads may spin for a moment after a sample."""
 ARM_INTRUDED = "arm.intruded"  # Code of what `guard_intrusion` says
 
 

@@ -52,6 +52,6 @@ def test_a_busy_host_is_never_taken_for_a_hidden_clock():
     assert alarms / 4000 < 0.001
 
 
-def test_cpu_seconds_are_known_less_well():
-    assert guarded([0.004] * 6, of_cpu=True) == (Outcome.UNCHANGED, ["as.before"])
-    assert guarded([0.006] * 6, of_cpu=True) == (Outcome.FAILED, ["case.cpu_time_hidden", "as.before"])
+def test_of_cpu_seconds_twice_as_much_may_be_left_over():
+    assert guarded([0.0009] * 6, of_cpu=True) == (Outcome.UNCHANGED, ["as.before"])
+    assert guarded([0.0011] * 6, of_cpu=True) == (Outcome.FAILED, ["case.cpu_time_hidden", "as.before"])
