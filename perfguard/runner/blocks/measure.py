@@ -21,7 +21,7 @@ from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, 
 from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import BlockPlan, CasePlan, MeasureSettings
 from perfguard.records.run import Arm, CaseFailed
-from perfguard.runner.blocks.foreign_load import foreign_load, read_programs
+from perfguard.runner.blocks.foreign_load import foreign_load, read_load
 from perfguard.runner.blocks.intrusion import IntrusionWatch, read_steal, steal_ratio
 from perfguard.runner.process.answers import Prepared
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused
@@ -171,7 +171,7 @@ class _Loop:
         """One block; True where it finished (perhaps with fewer cases)."""
         order = tuple(self._cases[index].case.id for index in plan.case_order if index in self._cases)
         self._m.emit(BlockStarted(block=plan.index, hash_seed=plan.hash_seed, data_seed=plan.data_seed, case_ids=order))
-        programs = read_programs()
+        load = read_load()
         started_at, started, before = time.time(), time.monotonic(), read_steal()
         workers: dict[Arm, ArmWorker] = {}
         self._case_s.clear()
@@ -187,7 +187,7 @@ class _Loop:
         # Once cases have left, the blocks before say too much about the next one.
         self._longest_block_s = elapsed if self._is_shorter else max(self._longest_block_s, elapsed)
         self._is_shorter = False
-        foreign = foreign_load(programs, read_programs(), own=os.getpid(), cpus=self._m.cpus, elapsed_s=elapsed)
+        foreign = foreign_load(load, read_load(), own=os.getpid(), cpus=self._m.cpus, elapsed_s=elapsed)
         self._m.emit(
             BlockFinished(
                 block=plan.index,
