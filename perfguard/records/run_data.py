@@ -10,7 +10,7 @@ import math
 import statistics
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from perfguard.records import events as ev
@@ -141,7 +141,7 @@ class RunData:
         if isinstance(event, ev.ControlTimed):
             self._control.setdefault(event.block, []).append(event.value_s)
             insort(self._sorted_controls, event.value_s)
-            typical_s = statistics.median(self._sorted_controls)
+            typical_s = _middle(self._sorted_controls)
             self.control_ratio = event.value_s / typical_s - 1 if typical_s > 0 else None
             return
         self._time(event.case_id if isinstance(event, ev.SampleTimed) else None)
@@ -410,3 +410,9 @@ class RunData:
                     )
                 )
         return {case_id: tuple(rounds) for case_id, rounds in found.items()}
+
+
+def _middle(ordered: Sequence[float]) -> float:
+    """The median of values in ascending order; `statistics.median` would sort them again."""
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard import __version__
@@ -15,7 +16,7 @@ from perfguard.errors import MeasurementError, PerfguardError, StoreError
 from perfguard.gate.show import rejudge_run
 from perfguard.gate.tasks import task_result
 from perfguard.host.identity import machine_line
-from perfguard.records.events import Event, OpsCompared
+from perfguard.records.events import Event, OpsCompared, SampleTimed
 from perfguard.records.facts import fact
 from perfguard.records.result import RunResult
 from perfguard.records.run import BlockConditions, CaseSamples, Stage
@@ -32,7 +33,7 @@ from perfguard.runner.training import training_of
 from perfguard.store.artifacts import RESULT_NAME, parse_result
 from perfguard.watch.past_runs import read_history
 from perfguard.watch.sources.event_sources import EVENTS_FILE, host_of, read_attribution, read_beside
-from perfguard.watch.sources.event_tail import EventTail, SeenEvent
+from perfguard.watch.sources.event_tail import EventTail, SeenEvent, TailUpdate
 from perfguard.watch.view.run_view import History
 from perfguard.watch.view.watching import CUT
 
@@ -72,9 +73,8 @@ def _size_and_age(path: Path) -> bytes:
 def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -> RunContent:
     """Everything that is known of a run; never fails because of what stands in its folder."""
     problems: list[str] = []
-    seen = _read_recording(folder, problems)
-    events = tuple(each.event for each in seen)
-    data = RunData.of(events)
+    recording = _read_recording(folder, problems)
+    data, events = recording.data, recording.events
     start = data.start
     profile = _profile(folder, problems)
     training = training_of(data, machine=_machine_line(folder)) if data.training is not None and start else None
@@ -88,12 +88,12 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
     if is_rejudged and start is None:
         problems.append("the recording holds no start of a run, so nothing can be judged")
     elif is_rejudged:
-        result = _judged(loaded, folder, events, problems)
+        result = _judged(loaded, folder, problems)
     if is_profile and profile is None and not is_apart:
         problems.append("profile.json is missing or damaged, so nothing that was profiled can be shown")
     return RunContent(
         run_id=folder.name,
-        started_at=seen[0].t_wall if seen else None,
+        started_at=recording.started_at,
         command=start.command if start else (),
         is_rejudged=is_rejudged and result is not None,
         result=result,
@@ -110,21 +110,45 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
     )
 
 
-def _read_recording(folder: Path, problems: list[str]) -> list[SeenEvent]:
+@dataclass(slots=True)
+class _Recording:
+    """What the events add up to; of a recording of any length, a few numbers a sample."""
+
+    data: RunData = field(default_factory=RunData)
+    events: list[Event] = field(default_factory=list)  # All but samples
+    started_at: float | None = None  # Seconds since the epoch, of the first event
+
+    def add(self, seen: SeenEvent) -> None:
+        """Take one more event."""
+        self.started_at = seen.t_wall if self.started_at is None else self.started_at
+        self.data.add(seen.event)
+        if not isinstance(seen.event, SampleTimed):
+            self.events.append(seen.event)
+
+
+def _read_recording(folder: Path, problems: list[str]) -> _Recording:
     """Every event that can be read; `problems` takes what is wrong with the others."""
-    tail = EventTail(folder / EVENTS_FILE)
-    seen: list[SeenEvent] = []
-    while True:
-        update = tail.poll()
-        seen = [*([] if update.restarted else seen), *update.events]
+    recording = _Recording()
+    for update in _updates(folder):
+        recording = _Recording() if update.restarted else recording
+        for seen in update.events:
+            recording.add(seen)
         problems.extend(map(describe, update.problems))
-        if not update.has_more:
-            break
-    if not seen and not problems:
+    if recording.started_at is None and not problems:
         problems.append(f"{EVENTS_FILE} is missing or empty")
     if update.is_cut:
         problems.append(describe(CUT))
-    return seen
+    return recording
+
+
+def _updates(folder: Path) -> Iterator[TailUpdate]:
+    """The whole file in pieces, one at least."""
+    tail = EventTail(folder / EVENTS_FILE)
+    while True:
+        update = tail.poll()
+        yield update
+        if not update.has_more:
+            return
 
 
 def _evidence(data: RunData, problems: list[str]) -> dict[str, CaseEvidence]:
@@ -185,9 +209,9 @@ def _result(folder: Path, problems: list[str]) -> RunResult | None:
         return None
 
 
-def _judged(loaded: LoadedConfig, folder: Path, events: Sequence[Event], problems: list[str]) -> RunResult | None:
+def _judged(loaded: LoadedConfig, folder: Path, problems: list[str]) -> RunResult | None:
     try:
-        return rejudge_run(loaded, folder, events)
+        return rejudge_run(loaded, folder, (seen.event for update in _updates(folder) for seen in update.events))
     except (PerfguardError, ValueError, ArithmeticError) as error:
         problems.append(f"what was measured cannot be judged: {error}")
         return None
