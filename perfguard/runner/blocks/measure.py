@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perfguard.errors import MeasurementError
-from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, Event, Noted, SampleTimed
+from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, Event, Noted
 from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import BlockPlan, CasePlan, MeasureSettings
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.runner.blocks.foreign_load import foreign_load, read_load
 from perfguard.runner.blocks.intrusion import IntrusionWatch, read_steal, steal_ratio
 from perfguard.runner.process.answers import Prepared
-from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused
+from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, CheckedSample
 from perfguard.runner.process.worker_process import Worker, WorkerContext, WorkerFailure
 
 _ARMS = (Arm.BASELINE, Arm.CANDIDATE)
@@ -74,10 +74,20 @@ def unforeseeable_look(settings: MeasureSettings) -> Look:
 
 @dataclass(slots=True)
 class _Looked:
-    """What the look at a case said in a block."""
+    """What the look at a case said in a block; nothing where there was none."""
 
-    is_varied: bool | None = None  # None where there was none
-    checks: dict[Arm, dict[str, float]] = field(default_factory=dict)
+    is_stateful: bool  # Whether results move on from call to call
+    samples: dict[Arm, CheckedSample] = field(default_factory=dict)
+
+    @property
+    def is_varied(self) -> bool | None:
+        """Whether both arms had inputs of their own."""
+        return all(sample.is_varied for sample in self.samples.values()) if self.samples else None
+
+    def checks_of(self, arm: Arm) -> Mapping[str, float]:
+        """What can be compared: where inputs stay, only a call without a state returns the same again."""
+        varied = {sample.is_varied for sample in self.samples.values()}
+        return self.samples[arm].checks if varied == {True} or (varied == {False} and not self.is_stateful) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +252,7 @@ class _Loop:
         order = sorted(workers.values(), key=lambda worker: worker.arm is not plan.first_arms[index])
         watch = IntrusionWatch(order, cpus=len(self._m.cpus))
         opened: list[ArmWorker] = []
-        looked = _Looked()
+        looked = _Looked(is_stateful=case.case.phase.is_stateful)
         with self._taking(index):
             switches = self._time_case(plan.index, index, opened, looked, order=order, watch=watch)
         if index not in self._cases:
@@ -259,8 +269,8 @@ class _Loop:
                 case_id=case.case.id,
                 baseline_digest=baseline.digest if baseline else None,
                 candidate_digest=candidate.digest if candidate else None,
-                baseline_checks=_merged(baseline, looked.checks.get(Arm.BASELINE, {})),
-                candidate_checks=_merged(candidate, looked.checks.get(Arm.CANDIDATE, {})),
+                baseline_checks=_merged(baseline, looked.checks_of(Arm.BASELINE)),
+                candidate_checks=_merged(candidate, looked.checks_of(Arm.CANDIDATE)),
                 is_varied=looked.is_varied,
                 baseline_intrusion_ratio=watch.ratio_of(Arm.BASELINE),
                 candidate_intrusion_ratio=watch.ratio_of(Arm.CANDIDATE),
@@ -293,7 +303,10 @@ class _Loop:
             for worker in order:
                 with self._failures_of(index, worker.arm), watch.turn(worker.arm):
                     if look is not None and position == look.position:
-                        timed = self._look(worker, look, looked, block=block, case=case)
+                        looked.samples[worker.arm] = found = worker.checked_sample(
+                            block=block, case_id=case.case.id, position=position, seeds=look.seeds
+                        )
+                        timed = found.timed
                     else:
                         timed = worker.sample(block=block, case_id=case.case.id, position=position)
                     self._m.emit(timed)
@@ -302,14 +315,6 @@ class _Loop:
                     opened.remove(worker)
                     return switches
         return switches
-
-    def _look(self, worker: ArmWorker, look: Look, looked: _Looked, *, block: int, case: CasePlan) -> SampleTimed:
-        """Time the sample that is looked at. Where inputs stay, only a call without a state returns the same again."""
-        found = worker.checked_sample(block=block, case_id=case.case.id, position=look.position, seeds=look.seeds)
-        looked.is_varied = found.is_varied and looked.is_varied is not False
-        if found.is_varied or not case.case.phase.is_stateful:
-            looked.checks[worker.arm] = found.checks
-        return found.timed
 
     @contextmanager
     def _taking(self, index: int) -> Iterator[None]:

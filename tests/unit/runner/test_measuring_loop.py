@@ -86,6 +86,20 @@ def test_a_single_arm_is_not_looked_at():
     assert {finished.is_varied for finished in run.of(CaseFinished)} == {None}
 
 
+def test_where_one_arm_alone_can_draw_its_inputs_anew_nothing_is_compared():
+    starter = FakeStarter()
+    start = starter.start
+
+    def start_unlike(arm, block, settings):
+        worker = start(arm, block, settings)
+        worker.is_varied = arm is Arm.CANDIDATE
+        return worker
+
+    starter.start = start_unlike
+    (finished,) = Run(starter, ["x"], blocks=1).go().of(CaseFinished)
+    assert (finished.is_varied, finished.baseline_checks, finished.candidate_checks) == (False, {}, {})
+
+
 @pytest.mark.parametrize(("phase", "checks"), [(Phase.FORWARD, {"timed_result": 2.5}), (Phase.STEP, {})])
 def test_where_inputs_stay_only_a_call_without_a_state_returns_the_same(monkeypatch, phase, checks):
     monkeypatch.setattr(FakeWorker, "is_varied", False)
