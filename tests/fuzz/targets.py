@@ -20,7 +20,7 @@ from perfguard.profile.libraries.verbose import parse_mkl_verbose, parse_verbose
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.protocol import decode
 from perfguard.report.terminal.result import render_result
-from perfguard.runner.process.answers import Prepared, decoded
+from perfguard.runner.process.answers import Looked, Prepared, decoded
 from perfguard.runner.process.worker_process import WorkerFailure
 from perfguard.store.allowances import load_allowances
 from perfguard.store.artifacts import parse_result, result_in_zip
@@ -93,7 +93,8 @@ REPLY = b'{"reply": "prepared", "digest": 1.5, "checks": {"loss": 2.0}, "instanc
 @target("worker-reply", REPLY, also=(WorkerFailure, ValueError))
 def _reply(content: bytes, _: Path) -> None:
     for line in content.split(b"\n"):
-        decoded(decode(line), Prepared)
+        message = decode(line)
+        decoded(message, Looked if "checks" in message and "digest" not in message else Prepared)
 
 
 @target("event", b"\n".join(PAIRED.split(b"\n")[:12]))
