@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -16,7 +17,7 @@ from perfguard.errors import MeasurementError, PerfguardError, StoreError
 from perfguard.gate.show import rejudge_run
 from perfguard.gate.tasks import task_result
 from perfguard.host.identity import machine_line
-from perfguard.records.events import Event, OpsCompared, SampleTimed
+from perfguard.records.events import OpsCompared
 from perfguard.records.facts import fact
 from perfguard.records.result import RunResult
 from perfguard.records.run import BlockConditions, CaseSamples, Stage
@@ -74,15 +75,17 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
     """Everything that is known of a run; never fails because of what stands in its folder."""
     problems: list[str] = []
     recording = _read_recording(folder, problems)
-    data, events = recording.data, recording.events
-    start = data.start
+    data = recording.data
+    start, case_ids, compared = data.start, data.case_ids, recording.compared
     profile = _profile(folder, problems)
     training = training_of(data, machine=_machine_line(folder)) if data.training is not None and start else None
     task = task_result(data, machine=_machine_line(folder)) if data.task is not None and start else None
     is_apart = training is not None or task is not None
     is_profile = profile is not None or is_apart or (start is not None and start.mode == "profile")
-    if events and data.end is None and profile is None:
+    if recording.started_at is not None and data.end is None and profile is None:
         problems.append("the recording has no end: the run was killed, or is still measuring")
+    started_at, evidence = recording.started_at, _evidence(data, problems)
+    del recording, data  # judging reads the events again, and takes as much
     result = None if is_profile else _result(folder, problems)
     is_rejudged = result is None and not is_profile
     if is_rejudged and start is None:
@@ -93,16 +96,16 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
         problems.append("profile.json is missing or damaged, so nothing that was profiled can be shown")
     return RunContent(
         run_id=folder.name,
-        started_at=recording.started_at,
+        started_at=started_at,
         command=start.command if start else (),
         is_rejudged=is_rejudged and result is not None,
         result=result,
         profile=profile,
         training=training,
         task=task,
-        evidence=_evidence(data, problems),
-        attributions=_attributions(folder, events, problems),
-        history=_history(loaded, data) if with_history and not is_profile else None,
+        evidence=evidence,
+        attributions=_attributions(folder, compared, problems),
+        history=_history(loaded, case_ids) if with_history and not is_profile else None,
         arm_facts=arm_facts(folder),
         fingerprint=_machine(folder),
         problems=tuple(problems),
@@ -114,16 +117,16 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
 class _Recording:
     """What the events add up to; of a recording of any length, a few numbers a sample."""
 
-    data: RunData = field(default_factory=RunData)
-    events: list[Event] = field(default_factory=list)  # All but samples
+    data: RunData = field(default_factory=functools.partial(RunData, keeps_signals=False))
+    compared: list[OpsCompared] = field(default_factory=list)
     started_at: float | None = None  # Seconds since the epoch, of the first event
 
     def add(self, seen: SeenEvent) -> None:
         """Take one more event."""
         self.started_at = seen.t_wall if self.started_at is None else self.started_at
         self.data.add(seen.event)
-        if not isinstance(seen.event, SampleTimed):
-            self.events.append(seen.event)
+        if isinstance(seen.event, OpsCompared):
+            self.compared.append(seen.event)
 
 
 def _read_recording(folder: Path, problems: list[str]) -> _Recording:
@@ -231,26 +234,25 @@ def _profile(folder: Path, problems: list[str]) -> ProfileReport | None:
         return None
 
 
-def _attributions(folder: Path, events: Iterable[Event], problems: list[str]) -> dict[str, Attribution]:
+def _attributions(folder: Path, compared: Iterable[OpsCompared], problems: list[str]) -> dict[str, Attribution]:
     """With every op where the file that holds them can be read, else with the largest differences."""
     found: dict[str, Attribution] = {}
-    for event in events:
-        if isinstance(event, OpsCompared):
-            whole = read_attribution(lambda name: read_beside(folder, name), event.file)
-            case_id = event.attribution.case_id
-            if whole is None or whole.case_id != case_id:
-                problems.append(f"{event.file} cannot be read: of the ops of {case_id} only the largest are shown")
-                whole = event.attribution
-            found[case_id] = whole
+    for event in compared:
+        whole = read_attribution(lambda name: read_beside(folder, name), event.file)
+        case_id = event.attribution.case_id
+        if whole is None or whole.case_id != case_id:
+            problems.append(f"{event.file} cannot be read: of the ops of {case_id} only the largest are shown")
+            whole = event.attribution
+        found[case_id] = whole
     return found
 
 
-def _history(loaded: LoadedConfig, data: RunData) -> History | None:
+def _history(loaded: LoadedConfig, case_ids: Sequence[str]) -> History | None:
     """The series of the run's cases."""
-    if not data.case_ids:
+    if not case_ids:
         return None
     try:
-        return read_history(loaded, frozenset(data.case_ids))
+        return read_history(loaded, frozenset(case_ids))
     except PerfguardError:
         return None
 
