@@ -96,9 +96,12 @@ def varied(timed: Timed, vary: Callable[[], Check | None]) -> Timed:
 
 
 def redraw_images(pixels: Tensor) -> None:
-    """Other values of `images`, brought to the range and spread of those that are there."""
+    """Other values of `images`, in the range of those that are there.
+
+    Drawn apart and copied: filled in place, images of another memory format would be other images.
+    """
     low, high = pixels.aminmax()
-    pixels.uniform_().mul_(high - low).add_(low)
+    pixels.copy_(torch.rand(pixels.shape).mul_(high - low).add_(low))
 
 
 def redraw_integers(values: Tensor, high: int, *, low: int = 0) -> None:

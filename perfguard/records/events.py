@@ -105,7 +105,7 @@ class SampleTimed:
     elapsed_s: float | None = None
     """Seconds of the whole sample by the parent's clock; None where these also hold what the benchmark leaves out."""
     parent_cpu_s: float | None = None
-    """CPU seconds of the worker and what it had started, over the same stretch, as the kernel told the parent."""
+    """CPU seconds of the worker, without what it had started, over the same stretch, as the kernel told the parent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

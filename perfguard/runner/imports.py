@@ -6,11 +6,23 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from perfguard.store.plain_files import read_plain
+
 _BUILTINS = frozenset(("__import__", "compile", "eval", "exec", "open"))
 _DYNAMIC = frozenset(
     (
-        *("entry_points", "exec_module", "find_spec", "import_module", "iter_modules", "load_module", "run_module"),
-        *("run_path", "spec_from_file_location", "walk_packages"),
+        *(
+            "attach",
+            "entry_points",
+            "execv",
+            "exec_module",
+            "find_spec",
+            "import_module",
+            "instantiate",
+            "iter_modules",
+        ),
+        *("load_module", "locate", "popen", "resolve_name", "run_module", "run_path", "spawnv"),
+        *("spec_from_file_location", "system", "walk_packages"),
     )
 )
 """Names by which code imports what its text does not say."""
@@ -23,6 +35,9 @@ _READING = frozenset(
 """Names by which code reads files, which may be sources: a language model may train on them."""
 _AT_START = ("sitecustomize", "usercustomize")  # Python imports them by itself
 _NATIVE = (".so", ".pyd")
+_OPAQUE = frozenset(("cffi", "ctypes", "imp", "multiprocessing", "runpy", "subprocess"))
+"""Modules by which code runs files that its text does not name as imports."""
+_MOST_BYTES = 4 << 20
 
 
 class OpaqueSourceError(Exception):
@@ -56,18 +71,20 @@ def importable_files(roots: Sequence[Path], target: str) -> frozenset[str]:
 def _names_in(path: Path, root: Path) -> Iterator[str]:
     """Modules that a file may import, packages around them included."""
     try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError) as error:
+        tree = ast.parse(read_source(path, root))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise OpaqueSourceError(f"{path} cannot be read: {error}") from error
     package = path.relative_to(root).parts[:-1]
     for node in ast.walk(tree):
         match node:
             case ast.Import():
                 for alias in node.names:
+                    _require_clear(path, alias.name)
                     yield from _prefixes(alias.name)
             case ast.ImportFrom():
                 around = package[: len(package) - node.level + 1] if node.level else ()
                 module = ".".join((*around, *([node.module] if node.module else [])))
+                _require_clear(path, module)
                 yield from _prefixes(module)
                 yield from (f"{module}.{alias.name}" for alias in node.names)
             case ast.Name(id=name) if name in _BUILTINS | _DYNAMIC | _READING:
@@ -78,6 +95,20 @@ def _names_in(path: Path, root: Path) -> Iterator[str]:
                 raise OpaqueSourceError(f"{path} uses sys.path")
             case _:
                 pass
+
+
+def read_source(path: Path, root: Path) -> bytes:
+    """A file of a tree that nobody trusts. Raises OpaqueSourceError: it is no plain file, large, or behind a link."""
+    content = read_plain(path, _MOST_BYTES)
+    way = path.relative_to(root).parents
+    if content is None or any((root / folder).is_symlink() for folder in list(way)[:-1]):
+        raise OpaqueSourceError(f"{path} is no plain file of the tree")
+    return content
+
+
+def _require_clear(path: Path, module: str) -> None:
+    if module.partition(".")[0] in _OPAQUE:
+        raise OpaqueSourceError(f"{path} imports {module}")
 
 
 def _prefixes(name: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ POLICIES = Path(".perfguard") / "policy"  # Checkouts of rules, named by commit 
 def clear_leftovers(project: Path, *, own: Path) -> None:
     """Remove them; the run in the folder `own`, and all others that go on, keep what they have."""
     for workshop in (project / ".perfguard" / "runs").glob(f"*/{WORKSHOPS}"):
-        if workshop.parent != own and not _goes_on(workshop.parent):
+        if workshop.parent != own and not workshop.parent.is_symlink() and not _goes_on(workshop.parent):
             clean_workshop(workshop, project)
     repository = git.top_level(project)
     for checkout in (repository / POLICIES).glob("*-*/") if repository is not None else ():

@@ -199,6 +199,7 @@ def calibrate(
         _introduce(session, role, arm, reports[role])
     if len(facts) == 2:
         baseline, candidate = (facts[role] for role in _BOTH)
+        session.imported = frozenset(path for path, _ in baseline.code)
         is_same = are_identical(baseline, candidate)
         is_believed = not is_same or _is_vouched_for(session, arms)
         for note in compare_attested(baseline, candidate, is_believed=is_believed):

@@ -103,6 +103,7 @@ class Session:
     started: float  # Monotonic start
     data: RunData = field(default_factory=RunData)  # What was measured so far
     closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)  # What ends with the run
+    imported: frozenset[str] = frozenset()  # Files of the baseline's trees that its cases imported, relative to them
     proofs: dict[Arm, dict[str, CodeProof]] = field(default_factory=dict)  # What cases run of the arms' trees, by id
     identical: bool = False  # Whether the arms run the same files with the same packages, interpreter and variables
     notes: list[Fact] = field(default_factory=list)  # What the reader should know

@@ -25,7 +25,7 @@ from perfguard.records.facts import Fact
 from perfguard.records.plan import Sandbox
 from perfguard.records.spec import BenchmarkSpec, Case, Catalog, expand
 from perfguard.runner.arms.credentials import looks_secret
-from perfguard.runner.arms.resolve import find_interpreter, hidden_folders
+from perfguard.runner.arms.resolve import find_interpreter, hidden_folders, require_own_interpreter
 from perfguard.runner.process.launching import START_SCRIPT, build_bundle, launched, run_captured
 from perfguard.runner.process.sandboxing import interpreter_of
 
@@ -210,6 +210,7 @@ def _own_benchmarks(loaded: LoadedConfig) -> tuple[tuple[BenchmarkSpec, ...], tu
     interpreter = _interpreter(loaded)
     sandbox = None
     if config.confine:
+        require_own_interpreter(interpreter, loaded.project)
         known = interpreter_of(interpreter)
         interpreter, readable = known.executable, (str(loaded.rules), *known.folders, *config.confined_reads)
         sandbox = Sandbox(readable=readable, hidden=hidden_folders(loaded.project))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perfguard.config import LoadedConfig, load_config
-from perfguard.errors import ArmError
+from perfguard.errors import ArmError, UsageError
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.runner.arms import git
 
@@ -37,11 +37,13 @@ def policy_of_revision(
     Raises:
         ArmError: There is no repository, or no such revision.
         ConfigError: The revision's configuration is wrong.
+        UsageError: What is checked out brings files of `.perfguard`.
     """
     repository = git.top_level(start)
     if repository is None:
         raise ArmError(f"--policy-from needs a git repository, and {start} is not inside one")
     commit = git.resolve_commit(repository, revision)
+    require_own_folder(repository, commit, "HEAD")
     place = repository / ".perfguard" / "policy" / f"{commit[:16]}-{os.getpid()}"
     place.parent.mkdir(parents=True, exist_ok=True)
     git.add_worktree(repository, place, commit)
@@ -57,12 +59,24 @@ def policy_of_revision(
         git.remove_worktree(repository, place)
 
 
+def require_own_folder(start: Path, older: str, newer: str) -> None:
+    """Refuse, by a UsageError, a change that brings files of `.perfguard`, such as a ready environment, or links."""
+    repository = git.top_level(start) or start
+    specs = [f":(top,glob)**/.perfguard{ending}" for ending in ("", "/**")]
+    changed = git.run_git(repository, *git.NAMES_OF_CHANGES, older, newer, "--", *specs)
+    if changed:
+        name = changed.split(b"\0")[0].decode(errors="replace")
+        raise UsageError(f"the change brings {name[:80]!r}, in a folder that is perfguard's own; take it out")
+
+
 def _notes(repository: Path, commit: str, loaded: LoadedConfig, place: Path) -> tuple[Fact, ...]:
     """Which rules count, and which of them the checked-out revision would change."""
     rules = fact("run.rules_of_revision", commit=commit[:12])
     inside = loaded.project.relative_to(place)
     names = ("perfguard.toml", "pyproject.toml", loaded.config.baselines)
     changed = git.changed_files(repository, commit, "HEAD", [inside / name for name in names])
+    patterns = [(inside / pattern).as_posix() for pattern in loaded.config.benchmarks]
+    changed += git.changed_matches(repository, commit, "HEAD", patterns) if patterns else ()
     if not changed:
         return (rules,)
     shown, more = tuple(changed[:_SHOWN]), max(0, len(changed) - _SHOWN)

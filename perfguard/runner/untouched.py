@@ -14,12 +14,15 @@ from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.runner.arms import git
 from perfguard.runner.arms.attestation import only_texts
-from perfguard.runner.imports import OpaqueSourceError, importable_files
+from perfguard.runner.arms.resolve import clean_workshop, source_tree
+from perfguard.runner.imports import OpaqueSourceError, importable_files, read_source
 from perfguard.runner.session import Session
 
 _SEEN_TO_BE_READ = (".py", ".toml", ".cfg", ".ini")
 """Changed files of other kinds may be read by native code, which nobody sees."""
 _SHOWN = 4
+_AS_COMMITTED = "arms-as-committed"  # Folder of a run with checkouts that no code of an arm has seen
+_PLACES = {Arm.BASELINE: "a", Arm.CANDIDATE: "b"}
 
 
 def can_be_proven(session: Session, arms: Mapping[Arm, ResolvedArm]) -> bool:
@@ -51,19 +54,51 @@ def proven_by_imports(
     changed = _changed_files(session, arms)
     if changed is None or not _are_seen(session, changed, (".py",)):
         return
-    for case in cases:
-        with contextlib.suppress(OpaqueSourceError):
-            first, second = (_sources(arms[role], case.target) for role in (Arm.BASELINE, Arm.CANDIDATE))
+    project, workshop = session.request.loaded.project, session.folder.path / _AS_COMMITTED
+    try:
+        roots = {role: _roots(arms[role], project, workshop / name) for role, name in _PLACES.items()}
+        if _top_level(roots[Arm.CANDIDATE]) - _top_level(roots[Arm.BASELINE]):
+            return  # it may stand before an installed module of that name
+        found: dict[str, tuple[frozenset[tuple[str, bytes]], ...]] = {}
+        for case in cases:
+            with contextlib.suppress(OpaqueSourceError):
+                found[case.id] = tuple(_sources(roots[role], case.target) for role in _PLACES)
+    except ArmError:
+        return
+    finally:
+        clean_workshop(workshop, project)
+    reached = {name.partition(":")[2] for sides in found.values() for side in sides for name, _ in side}
+    imported = {path for path in session.imported if any(f"/{name}".endswith(f"/{path}") for name in changed)}
+    if imported <= reached:  # else imports happen that the sources do not show
+        for case_id, (first, second) in found.items():
             if first == second:
-                yield CaseUntouched(case_id=case.id, files=len(first))
+                yield CaseUntouched(case_id=case_id, files=len(first))
 
 
-def _sources(arm: ResolvedArm, target: str) -> frozenset[tuple[str, bytes]]:
+def _roots(arm: ResolvedArm, project: Path, place: Path) -> list[Path]:
+    """Where the arm's code is imported from; its tree as it was committed, since its own code may change its worktree.
+
+    Raises:
+        ArmError: It cannot be checked out.
+    """
+    place.mkdir(parents=True)
+    tree = Path(arm.tree or project)
+    fresh = source_tree(arm.spec, project, place / "tree")[0] if arm.spec.revision is not None else tree
+    found = [fresh if Path(root) == tree else Path(root) for root in arm.code_roots]
+    return [*found, *([fresh / "src"] if (fresh / "src").is_dir() else [])]
+
+
+def _top_level(roots: Iterable[Path]) -> set[str]:
+    """Names of modules and packages that can be imported from the roots."""
+    files = {path.stem for root in roots for path in root.glob("*.py")}
+    return files | {path.parent.name for root in roots for path in root.glob("*/__init__.py")}
+
+
+def _sources(roots: Sequence[Path], target: str) -> frozenset[tuple[str, bytes]]:
     """Path and content of each file that a case may import."""
-    roots = [Path(root) for root in arm.code_roots]
-    names = importable_files(roots, target)
-    parts = (name.partition(":") for name in names)
-    return frozenset((f"{root}:{path}", (roots[int(root)] / path).read_bytes()) for root, _, path in parts)
+    parts = (name.partition(":") for name in importable_files(roots, target))
+    found = ((root, path, roots[int(root)]) for root, _, path in parts)
+    return frozenset((f"{number}:{path}", read_source(root / path, root)) for number, path, root in found)
 
 
 def _are_seen(session: Session, changed: Sequence[str], suffixes: tuple[str, ...]) -> bool:

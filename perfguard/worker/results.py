@@ -91,7 +91,8 @@ class TimedLook:
         self._check: object = None
         if draw_anew is not None:
             seed_everything(seed, case_id)
-            self._check = draw_anew()
+            drawn = draw_anew()
+            self._check = drawn if callable(drawn) else None
 
     def checks(self, result: Any, *, seed: int) -> dict[str, float]:
         """Named numbers of what was computed, on which both arms must agree; the seed says where a tensor is looked at.

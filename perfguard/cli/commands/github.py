@@ -142,10 +142,11 @@ def _commands_stopped() -> Iterator[None]:
 def _measured(job: Job, options: dict[str, Any]) -> RunResult:
     from perfguard.gate.paired.compare_arms import compare_arms
     from perfguard.runner.process.sandboxing import Holder, holder
+    from perfguard.runner.trusted_rules import require_own_folder
 
     pull_requests.require_fresh(options["output_dir"], shared.working_directory())
     revisions = pull_requests.revisions_of(shared.working_directory(), options["against"], job.base_ref)
-    pull_requests.require_own_folder(shared.working_directory(), revisions)
+    require_own_folder(shared.working_directory(), revisions.baseline, revisions.candidate)
     if holder() is not Holder.BUBBLEWRAP:  # which hides them
         pull_requests.require_no_credentials(shared.working_directory())
     unconfined = () if holder() else (fact("run.unconfined", severity=Severity.NOTABLE),)

@@ -12,6 +12,7 @@ from perfguard.gate.paired.explain import BOTH, count_arms, explain
 from perfguard.gate.paired.judging import PairedJudge, policy_of, signal_policy_of
 from perfguard.gate.paired.results import finish
 from perfguard.gate.rules.compare import SequentialGate, plan_analyses
+from perfguard.gate.rules.rulings import blind_looks
 from perfguard.gate.rules.signals import SignalPolicy
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import AnalysesPlanned, InterimAnalysis
@@ -86,8 +87,8 @@ def compare_arms(
             if proves:
                 plan = _touched(session, arms, plan)
             measure_paired(session, starter, plan, judge)
-            if request.loaded.config.confine and (kept := session.data.with_kept_inputs()):
-                session.note(fact("run.inputs_kept", severity=Severity.NOTABLE, case_ids=kept))
+            if request.loaded.config.confine:
+                _say_what_looks_miss(session)
             if request.gate.follows_up:
                 confirm_flags(session, specs, plan, judge)
                 explain(session, starter, judge.verdicts(session.data), chosen)
@@ -97,6 +98,12 @@ def compare_arms(
         if not is_anchor:  # another margin than that of other gates says too little of their false alarms
             bank(session, result)
         return result
+
+
+def _say_what_looks_miss(session: Session) -> None:
+    kept = dict.fromkeys((*session.data.with_kept_inputs(), *blind_looks(session.data.checks())))
+    if kept:
+        session.note(fact("run.inputs_kept", severity=Severity.NOTABLE, case_ids=tuple(kept)))
 
 
 def _touched(session: Session, arms: Mapping[Arm, ResolvedArm], plan: Plan) -> Plan:

@@ -107,6 +107,17 @@ def different_results(checks: Sequence[CaseChecks]) -> dict[str, tuple[Fact, ...
     return found
 
 
+def blind_looks(checks: Sequence[CaseChecks]) -> tuple[str, ...]:
+    """Cases whose timed result on other inputs is that of set-up within the tolerance, so that it shows nothing."""
+    moved: dict[str, list[float]] = {}
+    dtypes = {dtype for entry in checks for dtype in entry.dtypes}
+    for entry in checks:
+        known = next((entry.baseline[name] for name in ("loss", "result") if name in entry.baseline), None)
+        if known is not None and "timed_result" in entry.baseline:
+            moved.setdefault(entry.case_id, []).append(_relative(known, entry.baseline["timed_result"]))
+    return tuple(case_id for case_id, each in moved.items() if median(each) <= tolerance_of(case_id, dtypes).result)
+
+
 def tolerance_of(case_id: str, dtypes: Iterable[str] = ()) -> Tolerance:
     """Largest relative differences of a case's numbers, by the `dtype` in its id; `fp32` without one that is known.
 

@@ -87,16 +87,6 @@ def require_fresh(destination: Path, start: Path) -> None:
         raise UsageError(f"--output-dir {destination} is there already and would be mixed with the run; name another")
 
 
-def require_own_folder(start: Path, revisions: Revisions) -> None:
-    """Refuse, by a UsageError, a change that brings files of `.perfguard`, such as a ready environment."""
-    repository = git.top_level(start) or start
-    specs = [f":(top,glob)**/.perfguard{ending}" for ending in ("", "/**")]
-    changed = git.run_git(repository, *git.NAMES_OF_CHANGES, revisions.baseline, revisions.candidate, "--", *specs)
-    if changed:
-        name = changed.split(b"\0")[0].decode(errors="replace")
-        raise UsageError(f"the change brings {name[:80]!r}, in a folder that is perfguard's own; take it out")
-
-
 def keep_run(result: RunResult, destination: Path) -> None:
     """Copy what a run left to where the job uploads it from; HostUnfitError where it cannot be written.
 

@@ -41,7 +41,7 @@ def _cases(fact: Fact) -> str:
 
 def _signal_change(fact: Fact) -> tuple[str, str]:
     """`1.2 ms → 2.4 ms` and ` (+100.0 %)`; the latter is empty where the baseline has none."""
-    unit = next(unit for unit in _FORMATTERS if f"baseline{unit}" in fact.values)
+    unit = next((unit for unit in _FORMATTERS if f"baseline{unit}" in fact.values), "")
     before, after = number(fact.values[f"baseline{unit}"]), number(fact.values[f"candidate{unit}"])
     change = f" ({(after / before - 1) * 100:+.1f} %)" if before else ""
     return f"{_FORMATTERS[unit](before)} → {_FORMATTERS[unit](after)}", change

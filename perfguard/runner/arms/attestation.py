@@ -104,7 +104,10 @@ def differ_in_texts_only(project: Path, older: str, newer: str) -> bool:
 
 def only_texts(names: Sequence[str]) -> bool:
     """Whether these files are documents and workflows, which no interpreter reads."""
-    return all(name.endswith((".md", ".rst")) or name.startswith(".github/") for name in names)
+    return all(
+        name.endswith((".md", ".rst")) or (name.startswith(".github/") and name.endswith((".yml", ".yaml")))
+        for name in names
+    )
 
 
 def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bool = True) -> Sequence[Fact]:
@@ -134,8 +137,10 @@ def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bo
 
 def _changed_distributions(baseline: Attested, candidate: Attested) -> Fact:
     """What is installed in other versions, torch first; what only one side has is counted."""
-    old = dict(item.split("==", 1) for item in baseline.distributions)
-    new = dict(item.split("==", 1) for item in candidate.distributions)
+    old, new = (
+        {name: version for name, _, version in (item.partition("==") for item in arm.distributions)}
+        for arm in (baseline, candidate)
+    )
     first = ("torch", "numpy", "intel_extension_for_pytorch")
     differing = (name for name in old.keys() & new.keys() if old[name] != new[name])
     changed = sorted(differing, key=lambda name: (name not in first, name))

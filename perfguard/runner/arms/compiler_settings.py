@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from perfguard.store.plain_files import read_plain
+
 _SETS = re.compile(rb"environ\b[^\n]*\bTORCH(?:INDUCTOR|DYNAMO|_COMPILE|_LOGS)")
 _MOST_FILES = 20_000
 _MOST_BYTES = 4 << 20
@@ -30,8 +32,5 @@ def _is_foreign(folder: Path) -> bool:
 
 
 def _sets(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return _SETS.search(file.read(_MOST_BYTES)) is not None
-    except OSError:
-        return False
+    content = read_plain(path, _MOST_BYTES)
+    return content is not None and _SETS.search(content) is not None

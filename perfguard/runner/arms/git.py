@@ -161,6 +161,19 @@ def changed_files(repository: Path, older: str, newer: str, paths: Sequence[Path
     return tuple(name.decode(errors="replace") for name in output.split(b"\0") if name)
 
 
+def changed_matches(repository: Path, older: str, newer: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    """Files that match one of these patterns, relative to the repository, and differ between two revisions."""
+    specs = [f":(top,glob){pattern}" for pattern in patterns]
+    output = run_git(repository, *NAMES_OF_CHANGES, older, newer, "--", *specs)
+    return tuple(name.decode(errors="replace") for name in output.split(b"\0") if name)
+
+
+def tracks(repository: Path, paths: Sequence[Path]) -> bool:
+    """Whether git tracks one of these files or folders, relative to the repository, or anything in them."""
+    specs = [f":(top,literal){path.as_posix()}" for path in paths]
+    return bool(specs) and bool(run_git(repository, "ls-files", "-z", "--", *specs))
+
+
 def changed_between_trees(directory: Path, older: str, newer: str) -> tuple[str, ...] | None:
     """Files that differ between two trees; None where one of the names is no tree of this repository."""
     repository = top_level(directory)

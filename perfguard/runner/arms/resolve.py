@@ -116,7 +116,7 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     """
     place = settings.workshop / (_ROLE_DIRECTORY[role] + "-" * settings.path_padding.get(role, 0))
     place.mkdir(parents=True)
-    tree, source_id, commit = _tree(spec, settings, place / "tree")
+    tree, source_id, commit = source_tree(spec, settings.project, place / "tree")
     sandbox = _sandbox(spec, settings, place, tree) if settings.confine else None
     interpreter = _interpreter(spec, settings, tree, source_id, sandbox)
     if sandbox is not None:
@@ -186,6 +186,8 @@ def clean_workshop(workshop: Path, project: Path) -> None:
             elif tree.exists() and repository is not None:
                 git.remove_worktree(repository, tree)
     shutil.rmtree(workshop, ignore_errors=True)
+    if repository is not None:
+        git.run_git(repository, "worktree", "prune")  # those whose `.git` code of the arm has replaced
 
 
 def glibc_version() -> tuple[int, int] | None:
@@ -195,25 +197,29 @@ def glibc_version() -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found and name == "glibc" else None
 
 
-def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str, str | None]:
-    """The source tree at `place`, a worktree or a link of the same length, its identity, and its commit."""
+def source_tree(spec: ArmSpec, project: Path, place: Path) -> tuple[Path, str, str | None]:
+    """The source tree at `place`, a worktree or a link of the same length, its identity, and its commit.
+
+    Raises:
+        ArmError: It does not exist.
+    """
     if spec.revision is not None:
-        repository = git.top_level(settings.project)
+        repository = git.top_level(project)
         if repository is None:
-            raise ArmError(f"arm {spec.text!r}: {settings.project} is not inside a git repository; use dir:PATH")
+            raise ArmError(f"arm {spec.text!r}: {project} is not inside a git repository; use dir:PATH")
         commit = git.resolve_commit(repository, spec.revision)
-        below = settings.project.resolve().relative_to(repository.resolve())
+        below = project.resolve().relative_to(repository.resolve())
         # Of a project inside a larger repository, a link to the project's directory in a worktree.
         worktree = place if below == Path() else place.with_name(_WHOLE_REPOSITORY)
         git.add_worktree(repository, worktree, commit)
         if worktree != place:
             place.symlink_to(worktree / below, target_is_directory=True)
         if not place.is_dir():
-            raise ArmError(f"arm {spec.text!r}: {settings.project} does not exist in that revision")
+            raise ArmError(f"arm {spec.text!r}: {project} does not exist in that revision")
         if not place.resolve().is_relative_to(place.parent.resolve()):
-            raise ArmError(f"arm {spec.text!r}: {settings.project} is a link to another place in that revision")
+            raise ArmError(f"arm {spec.text!r}: {project} is a link to another place in that revision")
         return place, git.tree_of(repository, commit), commit
-    directory = (settings.project / (spec.directory or ".")).resolve()
+    directory = (project / (spec.directory or ".")).resolve()
     if not directory.is_dir():
         raise ArmError(f"arm {spec.text!r}: {directory} is not a directory")
     place.symlink_to(directory, target_is_directory=True)
@@ -236,6 +242,8 @@ def _interpreter(spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: st
         return str(made)
     chosen = spec.interpreter or settings.interpreter or sys.executable
     path = find_interpreter(chosen, settings.project)
+    if path is not None and sandbox is not None:
+        require_own_interpreter(path, settings.project)
     if path is None:
         raise ArmError(f"arm {spec.text!r}: there is no interpreter {chosen!r}; give the path of a python executable")
     if not _is_python(path, sandbox):
@@ -258,13 +266,34 @@ def _is_python(path: str, sandbox: Sandbox | None) -> bool:
 
 def find_interpreter(text: str, project: Path) -> str | None:
     """The executable that a name, a path or a virtual environment stands for, relative to the project; or None."""
-    if os.sep not in text and not (project / text).is_dir():
-        return shutil.which(text)
+    if os.sep not in text and (found := shutil.which(text)) is not None:
+        return found
     # Not resolved: a venv's python is a link, and following it would leave the venv.
     path = Path(os.path.abspath(project / Path(text).expanduser()))  # noqa: PTH100 - resolve() would follow the link
     if path.is_dir():
         path = path / "bin" / "python"
     return str(path) if path.is_file() and os.access(path, os.X_OK) else None
+
+
+def require_own_interpreter(path: str, project: Path) -> None:
+    """Refuse an interpreter that the checkout brings: it is run before anything is confined, and asked what it is.
+
+    Raises:
+        ArmError: Git tracks it, its environment, or a link on the way to it.
+    """
+    repository = git.top_level(project)
+    if repository is None:
+        return
+    for found in dict.fromkeys((Path(path), Path(path).resolve())):
+        for root in (repository, repository.resolve()):
+            if found.is_relative_to(root):
+                below = found.relative_to(root)
+                parts = [root.joinpath(*below.parts[:count]) for count in range(1, len(below.parts))]
+                asked = [found, found.parent.parent, *(part for part in parts if part.is_symlink())]
+                if git.tracks(repository, [each.relative_to(root) for each in asked if each != root]):
+                    raise ArmError(
+                        f"the interpreter {path} is part of the checkout, so its code is not trusted; name one outside"
+                    )
 
 
 def require_different_interpreters(baseline: ResolvedArm, candidate: ResolvedArm) -> None:

@@ -191,7 +191,10 @@ def environment_for_tree(
         sandbox = replace(sandbox, readable=readable, writable=(*sandbox.writable, str(home)))
     _run([base, "-m", "venv", str(home)], "the venv cannot be made", tree, None, sandbox)
     _run(["/bin/sh", "-c", command], f"the set-up command {command!r} failed", tree, home, sandbox)
-    done.write_text(f"{source_id}\n{command}\n", encoding="utf-8")
+    # The command may have put a link there, which leads anywhere.
+    done.unlink(missing_ok=True)
+    with done.open("x", encoding="utf-8") as file:
+        file.write(f"{source_id}\n{command}\n")
     return python
 
 

@@ -75,6 +75,8 @@ def calibrate_arm(
                     continue  # with a new worker, without proofs
             _calibrate_cases(arm, left, worker, calibration, report)
             report.attested = worker.attest(roots, foreign_roots)
+        except CaseRefused as failure:
+            raise MeasurementError(f"the {arm.value} worker cannot say what it imported: {failure.reason}") from failure
         except WorkerFailure as failure:
             # The case that took the worker down is the first that has neither a time nor a failure.
             broken = next((c for c in left if c.id not in {*report.iteration_s, *report.failed}), None)

@@ -84,6 +84,11 @@ class _Looked:
         """Whether both arms had inputs of their own."""
         return all(sample.is_varied for sample in self.samples.values()) if self.samples else None
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the candidate gives nothing where the baseline gives what it computed."""
+        return len(self.samples) > 1 and bool(self.checks_of(Arm.BASELINE)) > bool(self.checks_of(Arm.CANDIDATE))
+
     def checks_of(self, arm: Arm) -> Mapping[str, float]:
         """What can be compared: where inputs stay, only a call without a state returns the same again."""
         varied = {sample.is_varied for sample in self.samples.values()}
@@ -261,6 +266,11 @@ class _Loop:
                     worker.skip()
                 except WorkerFailure as failure:
                     raise _BlockAborted from failure
+            return switches
+        if looked.is_unanswered:
+            self._cases.pop(index)
+            kept = fact("case.look_unanswered")
+            self._m.emit(CaseFailed(case_id=case.case.id, arm=Arm.CANDIDATE, reason=kept))
             return switches
         baseline, candidate = (prepared.get((index, arm)) for arm in (Arm.BASELINE, Arm.CANDIDATE))
         self._m.emit(

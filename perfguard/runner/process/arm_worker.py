@@ -42,6 +42,7 @@ T = TypeVar("T")
 CEILING_DTYPES = ("fp32", "bf16", "fp64")
 _COUNTED = ("cpu_s", "minor_faults", "involuntary_switches", "voluntary_switches", "peak_memory_bytes", "energy_j",
             "instructions", "waited_s")  # fmt: skip
+_MOST = 2.0**53  # Bytes, events, seconds: what a double counts exactly, and more than any sample has
 _LONGEST_DETAIL = 20_000  # Characters
 
 
@@ -79,7 +80,8 @@ class ArmWorker:
         self._worker = worker
         self._settings = settings
         self._cpus: tuple[int, ...] = ()
-        self._processes: tuple[int, ...] = ()  # The worker's and what the opened case has started by then
+        self._process: tuple[int, ...] = ()  # The worker's, once a case is open
+        self._inner_loops = 1
         self.is_waiting = False
 
     def hello(self, job: Message, *, cpus: tuple[int, ...]) -> Message:
@@ -127,7 +129,8 @@ class ArmWorker:
         """Start a pyperf benchmark of a prepared case; its first sample then waits."""
         self._worker.send("bench", case=_described(case), inner_loops=inner_loops, spin_s=spin_s)
         self._expect("waiting", self._settings.sample_timeout_s)
-        self._processes = self._worker.processes()
+        self._process = self._worker.processes()[:1]
+        self._inner_loops = inner_loops
         self.is_waiting = True
 
     def sample(self, *, block: int, case_id: str, position: int = 0) -> SampleTimed:
@@ -158,10 +161,10 @@ class ArmWorker:
         self.is_waiting = reply == "waiting"
 
     def _timed(self, *, block: int, case_id: str, position: int) -> SampleTimed:
-        cpu_before, began_s = read_cpu_clocks(self._processes), self._worker.now_s()
+        cpu_before, began_s = read_cpu_clocks(self._process), self._worker.now_s()
         self._worker.send("go")
         reply = self._expect("sample", self._settings.sample_timeout_s)
-        elapsed_s, cpu_after = self._worker.now_s() - began_s, read_cpu_clocks(self._processes)
+        elapsed_s, cpu_after = self._worker.now_s() - began_s, read_cpu_clocks(self._process)
         self._require_mask(reply)
         warmups = self._settings.warmups
         place = {"block": block, "case_id": case_id, "arm": self.arm, "warmup": position < warmups}
@@ -181,10 +184,13 @@ class ArmWorker:
                 f"the worker says that it took {claimed_s} s, and answered after {elapsed_s} s; {WHY_NOT_IN_FORM}",
                 found=fact("case.clock", claimed_s=claimed_s, elapsed_s=elapsed_s),
             )
-        if timed.value_s <= 0 or timed.iterations < 1:
+        if timed.value_s <= 0:
             raise WorkerFailure(f"the worker timed {timed.value_s} s, which is no time; {WHY_NOT_IN_FORM}")
-        if negative := next((name for name in _COUNTED if (getattr(timed, name) or 0) < 0), None):
-            raise WorkerFailure(f"the worker counted {getattr(timed, negative)} as {negative}; {WHY_NOT_IN_FORM}")
+        most = self._inner_loops
+        if not (1 if reply.get("is_renewed") else most) <= timed.iterations <= most:
+            raise WorkerFailure(f"the worker made {timed.iterations} iterations instead of {most}; {WHY_NOT_IN_FORM}")
+        if odd := next((name for name in _COUNTED if not 0 <= (getattr(timed, name) or 0) <= _MOST), None):
+            raise WorkerFailure(f"the worker counted {getattr(timed, odd)} as {odd}; {WHY_NOT_IN_FORM}")
         return timed
 
     def skip(self) -> None:

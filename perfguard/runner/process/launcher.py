@@ -38,6 +38,7 @@ _DROPPED_CAPABILITIES = (16, 17, 19, 21, 22, 38, 39)
 lets its holder read any process's environment."""
 _FILES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/proc/self/clear_refs")
 """Devices, and the file by which the worker resets its own peak of memory."""
+_LARGEST_FILE = 16 << 30  # Bytes
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - PyTorch's data loaders need it
 
 
@@ -53,6 +54,7 @@ def main(arguments: list[str]) -> None:
     if node != "-":
         bind_memory(int(node))
     if groups != "-":
+        leave_terminal()
         limit([group for group in groups.split(os.pathsep) if group])
     if writable != "-":
         confine([path for path in writable.split(os.pathsep) if path])
@@ -74,6 +76,12 @@ def keep_descendants() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def leave_terminal() -> None:
+    """Begin a session of its own: a terminal would let the command read what the user types, and type itself."""
+    if os.getpgrp() != os.getpid():  # whoever leads a group has had a session made by its parent
+        os.setsid()
+
+
 def limit(groups: list[str]) -> None:
     """Join control groups, and be what the kernel ends first when memory runs out; what is started inherits all of it.
 
@@ -86,6 +94,9 @@ def limit(groups: list[str]) -> None:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if hard == resource.RLIM_INFINITY or hard > memory:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if hard == resource.RLIM_INFINITY or hard > _LARGEST_FILE:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
 
 
 def _write(path: str, text: str) -> None:

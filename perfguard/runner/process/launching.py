@@ -177,8 +177,17 @@ def _adapt_older_checkout(target: Path) -> None:
 
 
 def _copy_tree(source: Path, target: Path) -> None:
-    """Without byte code: that of a tree under test need not be what its sources say."""
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "tests"))
+    """Without byte code, which need not be what the sources of a tree under test say; and without links.
+
+    A link of a tree that nobody trusts may lead to the user's files, to itself, or to a device.
+    """
+    unwanted = shutil.ignore_patterns("__pycache__", "*.pyc", "tests")
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        return {*unwanted(folder, names), *(name for name in names if Path(folder, name).is_symlink())}
+
+    if not source.is_symlink():
+        shutil.copytree(source, target, ignore=left_out)
 
 
 def _copy_compiled(source: Path, target: Path) -> None:

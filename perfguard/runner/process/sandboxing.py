@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -74,7 +74,7 @@ def bubblewrapped(command: Sequence[str], sandbox: Sandbox) -> list[str]:
     program = _bubblewrap()
     assert program is not None  # noqa: S101 - who asks knows that it is there
     network = () if sandbox.network else ("--unshare-net",)
-    fixed = (*_OWN_NAMESPACES, *network, "--die-with-parent", "--cap-drop", "ALL")
+    fixed = (*_OWN_NAMESPACES, *network, "--die-with-parent", "--new-session", "--cap-drop", "ALL")
     return [program, *fixed, *_mounts(sandbox), "--", *command]
 
 
@@ -117,14 +117,21 @@ def _mounts(sandbox: Sandbox) -> Iterator[str]:
     empty = [*hidden, *temporary]
     for place in sorted(sandbox.readable):
         yield from _bound("--ro-bind", place, empty)
-        for own in (".git", ".perfguard"):
-            if (path := Path(place).resolve() / own).is_dir():
-                yield from ("--tmpfs", str(path))
-                hidden.append(str(path))
     for place in sorted(sandbox.writable):
         yield from _bound("--bind", place, empty)
+    for path in _private_folders({*sandbox.readable, *sandbox.writable}):
+        yield from ("--tmpfs", str(path))
+        hidden.append(str(path))
     for place in hidden:
         yield from ("--remount-ro", place)
+
+
+def _private_folders(places: Iterable[str]) -> Iterator[Path]:
+    """What folders that may be seen hold of git's and perfguard's own."""
+    for place in sorted(places):
+        for own in (".git", ".perfguard"):
+            if (path := Path(place).resolve() / own).is_dir() and not path.is_symlink():
+                yield path
 
 
 def _bound(option: str, place: str, empty: Sequence[str]) -> Iterator[str]:

@@ -62,7 +62,7 @@ def _own_latencies(path: Path) -> list[int] | None:
             return None
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stamps:
             latencies: list[int] = (stamps["ended_ns"] - stamps["begun_ns"]).tolist()
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TypeError, AttributeError, MemoryError):
         return None
     return latencies
 

@@ -108,6 +108,8 @@ def read_tree(root: Path) -> ResultTree:
 
 def _package(root: Path) -> Package | None:
     path = root / MANIFEST
+    if path.exists() and not is_plain(path):
+        raise StoreError(f"{path} is no plain file; make the package again")
     try:
         return msgspec.convert(json.loads(path.read_text(encoding="utf-8")), Package, strict=True)
     except FileNotFoundError:

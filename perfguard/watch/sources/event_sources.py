@@ -6,8 +6,6 @@ Runs on another machine: `perfguard.watch.sources.remote_source`.
 from __future__ import annotations
 
 import json
-import os
-import stat
 import time
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +18,7 @@ from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.errors import StoreError
 from perfguard.records.machine.fingerprint import CpuSelection, Fingerprint
 from perfguard.records.steps.ops import Attribution
+from perfguard.store.plain_files import read_plain
 from perfguard.watch.sources.event_tail import EventTail, SeenEvent, TailUpdate
 
 EVENTS_FILE = "events.jsonl"
@@ -185,16 +184,7 @@ def read_beside(folder: Path, name: str, *, most_bytes: int = MAX_FILE_BYTES) ->
     """
     if Path(name).name != name:
         return None
-    try:
-        descriptor = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
-                return None
-            content = file.read(most_bytes + 1)
-    except (OSError, ValueError):  # a name with a null byte is a ValueError
-        return None
-    return content if len(content) <= most_bytes else None
+    return read_plain(folder / name, most_bytes)
 
 
 def _span(path: Path) -> tuple[float, float]:

@@ -171,6 +171,7 @@ CASE_FACTS = (
     fact("case.clock", arm="candidate", claimed_s=0.5, elapsed_s=0.02),
     fact("case.time_hidden", hidden_ratio=0.4),
     fact("case.cpu_time_hidden", hidden_ratio=0.4),
+    fact("case.look_unanswered", arm="candidate"),
     fact("case.exited", arm="candidate", exit_code=3),
     fact("case.moved_cpus", arm="candidate", cpus="0", expected_cpus="0,1"),
     fact("case.worker_failed", arm="candidate", error="no reply"),
