@@ -54,7 +54,7 @@ def training_step(
     *,
     dtype: str,
     mode: str,
-    vary: Callable[[], None],
+    vary: Callable[[], None] | None = None,
     clip_norm: float | None = None,
 ) -> Timed:
     """One training step as a callable that returns the loss before the update; checked by its gradients' norm, too.
@@ -97,7 +97,8 @@ def training_step(
 
     if mode == "compile":
         _compile(model, step)
-    return varied(checked(step, check), vary)
+    timed = checked(step, check)
+    return timed if vary is None else varied(timed, vary)
 
 
 def _compile(model: nn.Module, step: Timed) -> None:

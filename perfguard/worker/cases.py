@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from perfguard.records.ranks import RANK_OPTIONS, ranks_of_case
 from perfguard.records.spec import Phase
 from perfguard.worker.adopted.found import adopted_target
-from perfguard.worker.results import UnsoundCaseError, checks_of, digest_of, seed_everything
+from perfguard.worker.results import TimedLook, UnsoundCaseError, checks_of, digest_of, seed_everything
 
 if TYPE_CHECKING:
     from perfguard.worker.ranks.group import RankGroup
@@ -54,6 +54,10 @@ class PreparedCase:
     def check_last(self, result: object) -> None:
         """Raise UnsoundCaseError where the last timed result is not finite."""
         digest_of(result, self.id)
+
+    def look(self, look: TimedLook, result: object, *, seed: int) -> dict[str, float]:
+        """Named numbers of what a timed call returned; UnsoundCaseError where they are not finite."""
+        return look.checks(result, seed=seed)
 
     def hold(self, body: Callable[[PreparedCase], None]) -> None:
         """Run `body`, which times or profiles the calls of the case that it gets, while what they need is there."""

@@ -101,10 +101,10 @@ class TimedLook:
         """
         if self._check is not None:
             return {f"timed_{name}": value for name, value in own_checks(self._check, self._case_id).items()}
-        return timed_checks(result, seed=seed)
+        return timed_checks(result, seed=seed, case_id=self._case_id)
 
 
-def timed_checks(result: Any, *, seed: int) -> dict[str, float]:
+def timed_checks(result: Any, *, seed: int, case_id: str) -> dict[str, float]:
     """What a timed call returned, as a number that both arms must agree on; empty where it is nothing of the kind.
 
     A number counts as it is. A tensor counts by the norm of few of its elements, whose positions the seed draws: a norm
@@ -123,7 +123,7 @@ def timed_checks(result: Any, *, seed: int) -> dict[str, float]:
     else:
         return {}
     if not math.isfinite(value):
-        raise UnsoundCaseError(f"a timed call returned {value}; a diverged benchmark times something else")
+        raise UnsoundCaseError(f"{case_id} computes {value}; a diverged benchmark times something else")
     return {name: value}
 
 

@@ -156,7 +156,7 @@ def _calibrate_cases(
 
 def _iteration_s(worker: ArmWorker, case: Case) -> float | None:
     """Seconds of one iteration, by pyperf's own calibration; None where it timed nothing."""
-    worker.open(case, inner_loops=1, spin_s=0.0)
+    worker.open(case, inner_loops=1, spin_s=0.0, calibrates=True)
     times_s = []
     while worker.is_waiting:
         times_s.append(worker.sample(block=0, case_id=case.id).value_s)

@@ -81,7 +81,7 @@ class ArmWorker:
         self._settings = settings
         self._cpus: tuple[int, ...] = ()
         self._process: tuple[int, ...] = ()  # The worker's, once a case is open
-        self._inner_loops = 1
+        self._inner_loops: int | None = None  # Iterations of a sample; None where the worker looks for their number
         self.is_waiting = False
 
     def hello(self, job: Message, *, cpus: tuple[int, ...]) -> Message:
@@ -125,12 +125,15 @@ class ArmWorker:
         self._worker.send("prepare", case=_described(case), seed=seed, check=check, instances=instances)
         return self._outcome("prepared", Prepared)
 
-    def open(self, case: Case, *, inner_loops: int, spin_s: float) -> None:
-        """Start a pyperf benchmark of a prepared case; its first sample then waits."""
+    def open(self, case: Case, *, inner_loops: int, spin_s: float, calibrates: bool = False) -> None:
+        """Start a pyperf benchmark of a prepared case; its first sample then waits.
+
+        With `calibrates` pyperf looks for the number of iterations, beginning with `inner_loops`.
+        """
         self._worker.send("bench", case=_described(case), inner_loops=inner_loops, spin_s=spin_s)
         self._expect("waiting", self._settings.sample_timeout_s)
         self._process = self._worker.processes()[:1]
-        self._inner_loops = inner_loops
+        self._inner_loops = None if calibrates else inner_loops
         self.is_waiting = True
 
     def sample(self, *, block: int, case_id: str, position: int = 0) -> SampleTimed:
@@ -187,7 +190,7 @@ class ArmWorker:
         if timed.value_s <= 0:
             raise WorkerFailure(f"the worker timed {timed.value_s} s, which is no time; {WHY_NOT_IN_FORM}")
         most = self._inner_loops
-        if not (1 if reply.get("is_renewed") else most) <= timed.iterations <= most:
+        if most is not None and not (1 if reply.get("is_renewed") else most) <= timed.iterations <= most:
             raise WorkerFailure(f"the worker made {timed.iterations} iterations instead of {most}; {WHY_NOT_IN_FORM}")
         if odd := next((name for name in _COUNTED if not 0 <= (getattr(timed, name) or 0) <= _MOST), None):
             raise WorkerFailure(f"the worker counted {getattr(timed, odd)} as {odd}; {WHY_NOT_IN_FORM}")

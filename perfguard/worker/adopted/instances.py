@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from perfguard.worker.adopted.found import ASV, PYTEST, AdoptedTarget
 from perfguard.worker.cases import SEATING_CALLS, PreparedCase, move_memory
-from perfguard.worker.results import checks_of, seed_everything
+from perfguard.worker.results import TimedLook, UnsoundCaseError, checks_of, seed_everything
 
 
 class Instance(NamedTuple):
@@ -49,6 +49,12 @@ class AdoptedCase(PreparedCase):
 
     def check_last(self, result: object) -> None:
         """Nothing: these suites return what they like."""
+
+    def look(self, look: TimedLook, result: object, *, seed: int) -> dict[str, float]:
+        """What can be compared: a finite number or tensor, where two set-ups agreed on one."""
+        with contextlib.suppress(UnsoundCaseError):
+            return look.checks(result, seed=seed) if self.checks else {}
+        return {}
 
     def close(self) -> None:
         """Clear up as the suite does; what fails there is printed, since nothing is measured any more."""

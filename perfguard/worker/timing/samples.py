@@ -147,7 +147,7 @@ class SampleTimer:
         )
         if look is not None:
             command = self._require(self._control.receive(), "look")
-            self._control.send("looked", checks=look.checks(measured.result, seed=command["seed"]))
+            self._control.send("looked", checks=self._case.look(look, measured.result, seed=command["seed"]))
         gc.enable()
         settle()
         return value_s * iterations
