@@ -14,7 +14,6 @@ from perfguard.integrations.github.pull_requests import (
     reproducing,
     require_fresh,
     require_no_token,
-    require_own_folder,
     revisions_of,
     summary_of,
 )
@@ -122,15 +121,6 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "out").write_text("x")
     with pytest.raises(UsageError, match="name another"):
         require_fresh(tmp_path / "out", tmp_path)
-
-
-def test_a_folder_of_perfguards_own_that_the_base_has_too_is_no_change(project):
-    project.write(".perfguard/old.txt", "there all along")
-    before = project.commit("mistake")
-    after = project.git("commit-tree", "-p", before, "-m", "next", f"{before}^{{tree}}")
-    require_own_folder(project.path, Revisions(baseline=before, candidate=after))
-    with pytest.raises(UsageError, match=r"brings '\.perfguard/old\.txt'"):
-        require_own_folder(project.path, Revisions(baseline=f"{before}^", candidate=after))
 
 
 def test_only_a_comparison_of_two_commits_has_a_command():
