@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -114,24 +114,22 @@ def _mounts(sandbox: Sandbox) -> Iterator[str]:
     for file in _HIDDEN_FILES:
         if Path(file).exists():
             yield from ("--ro-bind", "/dev/null", file)
-    empty = [*hidden, *temporary]
-    for place in sorted(sandbox.readable):
-        yield from _bound("--ro-bind", place, empty)
-    for place in sorted(sandbox.writable):
-        yield from _bound("--bind", place, empty)
-    for path in _private_folders({*sandbox.readable, *sandbox.writable}):
-        yield from ("--tmpfs", str(path))
-        hidden.append(str(path))
-    for place in hidden:
+    empty, private = [*hidden, *temporary], dict[str, None]()
+    for option, places in (("--ro-bind", sandbox.readable), ("--bind", sandbox.writable)):
+        for place in sorted(places):
+            yield from _bound(option, place, empty)
+            for own in _private_folders(place):
+                private[own] = None
+                yield from ("--tmpfs", own)
+    for place in (*hidden, *private):
         yield from ("--remount-ro", place)
 
 
-def _private_folders(places: Iterable[str]) -> Iterator[Path]:
-    """What folders that may be seen hold of git's and perfguard's own."""
-    for place in sorted(places):
-        for own in (".git", ".perfguard"):
-            if (path := Path(place).resolve() / own).is_dir() and not path.is_symlink():
-                yield path
+def _private_folders(place: str) -> Iterator[str]:
+    """What a folder that may be seen holds of git's and perfguard's own."""
+    for own in (".git", ".perfguard"):
+        if (path := Path(place).resolve() / own).is_dir() and not path.is_symlink():
+            yield str(path)
 
 
 def _bound(option: str, place: str, empty: Sequence[str]) -> Iterator[str]:
