@@ -10,7 +10,7 @@ def my_step(hidden, dtype):
         ...
         return loss                                     # checked, outside the timed region
     step.check = lambda: {"gradient_norm": norm(model)} # optional: called once, after the first call of step
-    step.vary = lambda: batch.normal_()                 # optional: other inputs, drawn in place; not timed
+    step.vary = lambda: batch.copy_(torch.randn(batch.shape)) # optional: other inputs, in place; not timed
     return step
 ```
 Both arms must agree on the result of the first call and on what `check` returns, a mapping of names to finite numbers,
@@ -19,8 +19,9 @@ near zero by cancellation: losses and norms. Without a `check` only the result i
 
 In each block both arms call `vary` before one sample, under a seed that the worker gets only then, and the result of
 the sample's last call is compared as well. That shows work that is skipped or kept once it is timed. `vary` keeps
-shapes, and it costs time, so it draws in place and no more than it must. Where it returns a function, that is asked for
-numbers in place of the result, as `check` is.
+shapes and copies values drawn apart: `batch.normal_()` would fill memory in its order, which is another one in
+channels_last. It costs time, so it draws no more than it must. Where it returns a function, that is asked for numbers
+in place of the result, as `check` is.
 
 What a benchmark knows beside its time it may give by another attribute, `step.signals`: a function without arguments
 that returns a mapping of names to finite numbers, of one call among those since it was last asked. More is worse. The
