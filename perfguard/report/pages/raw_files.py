@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,6 @@ from perfguard.units import format_bytes, format_count
 from perfguard.watch.sources.event_sources import EVENTS_FILE, read_beside
 
 MOST_RAW_BYTES = 5 * 1000**2  # A longer recording goes into a page without its samples
-_MOST_READ_BYTES = 512 * 1024**2
-"""What is larger is not even looked through, as it would have to fit into memory."""
 _DOCUMENTS = ("result.json", "profile.json")
 _SAMPLE = b'"event":"sample"'
 _SHOWN_DIFFERENCES = 60
@@ -21,23 +21,37 @@ _SHOWN_DIFFERENCES = 60
 
 def raw_files(folder: Path) -> Iterator[RawFile]:
     """Raw data, the recording first."""
-    content = read_beside(folder, EVENTS_FILE, most_bytes=_MOST_READ_BYTES)
-    if content:
-        yield _recording_file(content)
+    recording = _recording_file(folder)
+    if recording is not None:
+        yield recording
     for name in _DOCUMENTS:
         document = read_beside(folder, name)
         if document is not None:
             yield _bounded(RawFile(name=name, size_bytes=len(document), content=document))
 
 
-def _recording_file(content: bytes) -> RawFile:
-    whole = RawFile(name=EVENTS_FILE, size_bytes=len(content), content=content)
-    if len(content) <= MOST_RAW_BYTES:
-        return whole
-    kept = [line for line in content.splitlines(keepends=True) if _SAMPLE not in line[:60]]
-    left = content.count(b"\n") - len(kept)
-    note = f"without its {format_count(left, 'sample')}, because it is larger than {format_bytes(MOST_RAW_BYTES)}"
-    return _bounded(RawFile(name=EVENTS_FILE, size_bytes=len(content), content=b"".join(kept), note=note))
+def _recording_file(folder: Path) -> RawFile | None:
+    """The recording; a long one without its samples, of which no two are in memory. None where there is none."""
+    content = read_beside(folder, EVENTS_FILE, most_bytes=MOST_RAW_BYTES)
+    if content is not None:
+        return RawFile(name=EVENTS_FILE, size_bytes=len(content), content=content) if content else None
+    kept, kept_bytes, samples, size_bytes = list[bytes](), 0, 0, 0
+    try:
+        descriptor = os.open(folder / EVENTS_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            while line := file.readline(MOST_RAW_BYTES):
+                size_bytes += len(line)
+                if _SAMPLE in line[:60]:
+                    samples += 1
+                elif kept_bytes <= MOST_RAW_BYTES:
+                    kept.append(line)
+                    kept_bytes += len(line)
+    except OSError:
+        return None
+    note = f"without its {format_count(samples, 'sample')}, because it is larger than {format_bytes(MOST_RAW_BYTES)}"
+    return _bounded(RawFile(name=EVENTS_FILE, size_bytes=size_bytes, content=b"".join(kept), note=note))
 
 
 def _bounded(file: RawFile) -> RawFile:
