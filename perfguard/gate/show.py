@@ -89,7 +89,10 @@ def rejudge_run(loaded: LoadedConfig, folder: Path, events: Iterable[Event] | No
             break
     if start is None:
         raise StoreError(f"{folder / 'events.jsonl'} holds no start of a run; nothing can be said of it")
-    data, gate = _replayed(loaded, start, _noticed(chain(before, stream), known))
+    try:
+        data, gate = _replayed(loaded, start, _noticed(chain(before, stream), known))
+    except (ValueError, ArithmeticError) as error:
+        raise StoreError(f"{folder / 'events.jsonl'} holds what cannot be judged: {error}") from error
     end = next((event for event in known if isinstance(event, RunFinished)), None)
     measured = () if gate else describe_measured(data, start.case_ids)
     code = end.exit_code if end else ExitCode.PASS

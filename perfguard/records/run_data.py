@@ -392,8 +392,9 @@ class RunData:
             for timed in samples
             if timed.waited_s is not None
         ]
-        wall_s = math.fsum(sample_s for _, sample_s in known)
-        return math.fsum(waited_s for waited_s, _ in known) / wall_s if wall_s > 0 else None
+        wall_s = sum(sample_s for _, sample_s in known)
+        ratio = sum(waited_s for waited_s, _ in known) / wall_s if wall_s > 0 else math.nan
+        return ratio if math.isfinite(ratio) else None
 
     def rounds(self) -> dict[str, tuple[Round, ...]]:
         """Complete rounds of each case in a one-arm run (the candidate's samples)."""

@@ -11,17 +11,8 @@ from perfguard.store.plain_files import read_plain
 _BUILTINS = frozenset(("__import__", "compile", "eval", "exec", "open"))
 _DYNAMIC = frozenset(
     (
-        *(
-            "attach",
-            "entry_points",
-            "execv",
-            "exec_module",
-            "find_spec",
-            "import_module",
-            "instantiate",
-            "iter_modules",
-        ),
-        *("load_module", "locate", "popen", "resolve_name", "run_module", "run_path", "spawnv"),
+        *("attach", "entry_points", "exec_module", "execv", "find_spec", "import_module", "instantiate"),
+        *("iter_modules", "load_module", "locate", "popen", "resolve_name", "run_module", "run_path", "spawnv"),
         *("spec_from_file_location", "system", "walk_packages"),
     )
 )

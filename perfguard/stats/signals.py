@@ -30,11 +30,14 @@ class BlockPairs:
     candidate: FloatArray  # The same for the candidate
 
 
+_LARGEST = 1e150  # Squares of larger values overflow
+
+
 def readable_pairs(baseline: Sequence[float | None], candidate: Sequence[float | None]) -> BlockPairs:
-    """Pairs of neighbouring samples without those where a value is missing, not finite, or negative."""
+    """Pairs of neighbouring samples without those where a value is missing, negative, not finite or close to it."""
     pairs = list(zip(baseline, candidate, strict=False))
     both = np.array(pairs, dtype=np.float64).reshape(-1, 2)  # None becomes nan
-    both = both[(np.isfinite(both) & (both >= 0)).all(axis=1)]
+    both = both[((both >= 0) & (both < _LARGEST)).all(axis=1)]
     return BlockPairs(both[:, 0], both[:, 1])
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import pty
 import socket
 import subprocess
 import sys
+import termios
 import textwrap
 import time
 from pathlib import Path
@@ -91,6 +95,28 @@ def test_it_reaches_the_network_only_where_it_may(places):
         """
         assert run(places, code) == "refused"
         assert run(places, code, network=True) == "joined"
+
+
+def test_it_has_no_terminal_even_where_who_started_it_has_one(places):
+    master, slave = pty.openpty()
+    code = """
+    import os
+    try:
+        os.open("/dev/tty", os.O_RDWR)
+        print("a terminal")
+    except OSError as error:
+        print(error.errno)
+    """
+    try:
+        done = subprocess.run(
+            command(places, code),
+            cwd=places / "arm", capture_output=True, text=True, timeout=60, check=False, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert int(done.stdout) == errno.ENXIO, done.stderr
 
 
 def test_it_cannot_reach_who_started_it(places):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from perfguard.records.steps.projection import GemmCeiling, StreamCeiling
 from perfguard.runner.process.worker_process import WorkerFailure
 
 T = TypeVar("T")
+Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]  # What adds up without an overflow
 WHY_NOT_IN_FORM = "does code of the benchmark change perfguard's own?"
 
 
@@ -33,7 +34,7 @@ class Ready:
     affinity_before: tuple[int, ...]
     affinity_after: tuple[int, ...]
     interpreter: _Interpreter | None = None
-    import_s: float = 0.0
+    import_s: Seconds = 0.0
     missing_signals: dict[str, str] = field(default_factory=dict)
     software: dict[str, Any] | None = None
 
@@ -58,7 +59,7 @@ class Prepared:
 
     digest: float  # Result of its first call, reduced to one number
     checks: dict[str, float] = field(default_factory=dict)  # Named numbers of that call, the same for equal seeds
-    instance_s: float | None = None  # Seconds of one further set-up; None where it was not checked
+    instance_s: Seconds | None = None  # Of one further set-up; None where it was not checked
     compile_events: dict[str, int] = field(default_factory=dict)
     """What torch.compile did meanwhile, by name: `unique_graphs`, `frames`, `graph_break: REASON`, `recompile: REASON`.
     Graph breaks are counted when code is compiled, so those of a steady step are found here."""

@@ -15,6 +15,7 @@ from perfguard.records.run_data import RunData
 from perfguard.records.spec import Phase
 from perfguard.runner.blocks import measure
 from perfguard.runner.blocks.measure import measure_blocks, plan_block, plan_blocks
+from perfguard.runner.process import arm_worker
 from perfguard.runner.process.worker_process import WorkerFailure
 from tests.measuring_runs import BOTH, SAMPLES, WARMUPS, FakeStarter, FakeWorker, Run
 
@@ -98,6 +99,39 @@ def test_where_one_arm_alone_can_draw_its_inputs_anew_nothing_is_compared():
     starter.start = start_unlike
     (finished,) = Run(starter, ["x"], blocks=1).go().of(CaseFinished)
     assert (finished.is_varied, finished.baseline_checks, finished.candidate_checks) == (False, {}, {})
+
+
+def test_a_candidate_that_says_nothing_of_a_timed_call_has_failed():
+    class Silent(FakeWorker):
+        def _look(self, case, fields):
+            super()._look(case, fields)
+            self.replies[0]["checks"] = {}
+
+    starter = FakeStarter()
+    start = starter.start
+
+    def start_silent(arm, block, settings):
+        if arm is Arm.BASELINE:
+            return start(arm, block, settings)
+        starter.workers[block.index, arm] = Silent()
+        return starter.workers[block.index, arm]
+
+    starter.start = start_silent
+    run = Run(starter, ["x"], blocks=1).go()
+    assert [(failed.arm, failed.reason.code) for failed in run.of(CaseFailed)] == [
+        (Arm.CANDIDATE, "case.look_unanswered")
+    ]
+    assert run.completed() == []
+
+
+def test_the_cpu_clock_beside_a_sample_is_that_of_the_worker_alone(monkeypatch):
+    """What it starts counts neither in what it claims nor here, or every pool of processes would be accused."""
+    asked = []
+    monkeypatch.setattr(FakeWorker, "processes", lambda self: (7, 8, 9))
+    monkeypatch.setattr(arm_worker, "read_cpu_clocks", lambda processes: asked.append(tuple(processes)) or {7: 1.0})
+    run = Run(FakeStarter(), ["x"], blocks=1).go()
+    assert set(asked) == {(7,)}
+    assert {event.parent_cpu_s for event in run.of(SampleTimed)} == {0.0}
 
 
 @pytest.mark.parametrize(("phase", "checks"), [(Phase.FORWARD, {"timed_result": 2.5}), (Phase.STEP, {})])
