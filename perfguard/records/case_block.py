@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from perfguard.records import events as ev
-from perfguard.records.run import Arm, CaseClock, Signal, SignalSamples, Stage
+from perfguard.records.run import Arm, CaseChecks, CaseClock, CaseIntrusion, CaseSamples, Signal, SignalSamples, Stage
 
 _SIGNALS = {signal.value: signal for signal in Signal}
 _LARGEST = 2**63
@@ -126,6 +126,38 @@ def signal_samples(block: CaseBlock, inner_loops: int) -> list[SignalSamples]:
         )
         for signal in (*_SIGNALS, *own)
     ]
+
+
+def times_of(block: CaseBlock, done: ev.CaseFinished) -> CaseSamples:
+    """The times of a case in a block, both arms."""
+    return CaseSamples(
+        case_id=block.case_id,
+        block=block.block,
+        baseline_s=tuple(block.baseline_s),
+        candidate_s=tuple(block.candidate_s),
+        wall_s=done.wall_s,
+    )
+
+
+def checks_of(block: CaseBlock, done: ev.CaseFinished, *, data_seed: int | None, dtypes: tuple[str, ...]) -> CaseChecks:
+    """What both arms computed under the block's seed, with the dtypes that an arm sets instead of the case's own."""
+    return CaseChecks(
+        case_id=block.case_id,
+        data_seed=data_seed,
+        baseline=done.baseline_checks,
+        candidate=done.candidate_checks,
+        dtypes=dtypes,
+    )
+
+
+def intrusion_of(block: CaseBlock, done: ev.CaseFinished) -> CaseIntrusion:
+    """What each arm used in the turns of the other."""
+    return CaseIntrusion(
+        case_id=block.case_id,
+        block=block.block,
+        baseline_ratio=done.baseline_intrusion_ratio,
+        candidate_ratio=done.candidate_intrusion_ratio,
+    )
 
 
 def clock_of(block: CaseBlock) -> CaseClock | None:

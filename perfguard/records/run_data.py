@@ -14,7 +14,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from perfguard.records import events as ev
-from perfguard.records.case_block import CaseBlock, PackedSamples, clock_of, cpu_clock_of, signal_samples
+from perfguard.records.case_block import (
+    CaseBlock,
+    PackedSamples,
+    checks_of,
+    clock_of,
+    cpu_clock_of,
+    intrusion_of,
+    signal_samples,
+    times_of,
+)
 from perfguard.records.events import Event
 from perfguard.records.run import (
     Arm,
@@ -23,7 +32,6 @@ from perfguard.records.run import (
     CaseClock,
     CaseFailed,
     CaseIntrusion,
-    CaseSamples,
     PairedData,
     Round,
     SignalSamples,
@@ -306,17 +314,7 @@ class RunData:
 
     def paired(self, stage: Stage = Stage.MAIN) -> PairedData:
         """Complete cases of a stage's finished blocks, both arms."""
-        samples = tuple(
-            CaseSamples(
-                case_id=block.case_id,
-                block=block.block,
-                baseline_s=tuple(block.baseline_s),
-                candidate_s=tuple(block.candidate_s),
-                wall_s=done.wall_s,
-            )
-            for block, done in self._complete(stage)
-            if block.is_finished
-        )
+        samples = tuple(times_of(block, done) for block, done in self._complete(stage) if block.is_finished)
         return PairedData(
             case_ids=self.case_ids,
             samples=samples,
@@ -337,13 +335,7 @@ class RunData:
         """What both arms computed, for each case and block of a stage."""
         dtypes = tuple(arm.parameters["dtype"] for arm in self.arms.values() if "dtype" in arm.parameters)
         return tuple(
-            CaseChecks(
-                case_id=block.case_id,
-                data_seed=self._data_seeds.get(block.block),
-                baseline=done.baseline_checks,
-                candidate=done.candidate_checks,
-                dtypes=dtypes,
-            )
+            checks_of(block, done, data_seed=self._data_seeds.get(block.block), dtypes=dtypes)
             for block, done in self._complete(stage)
         )
 
@@ -353,15 +345,7 @@ class RunData:
 
     def intrusions(self, stage: Stage = Stage.MAIN) -> tuple[CaseIntrusion, ...]:
         """What each arm's processes used while the other was timed, for each case and block of a stage."""
-        return tuple(
-            CaseIntrusion(
-                case_id=block.case_id,
-                block=block.block,
-                baseline_ratio=done.baseline_intrusion_ratio,
-                candidate_ratio=done.candidate_intrusion_ratio,
-            )
-            for block, done in self._complete(stage)
-        )
+        return tuple(intrusion_of(block, done) for block, done in self._complete(stage))
 
     def clocks(self, stage: Stage = Stage.MAIN) -> tuple[CaseClock, ...]:
         """The parent's clock beside the workers', for each case and block of a stage in which both can be compared.

@@ -2,7 +2,7 @@
 
 A benchmark that skips work is fast, and no faster. On the same seeds the arms must agree on what the benchmark is
 recognised by: its loss or result, the norm of its gradients, and whatever it names itself. These are numbers of a
-set-up, so comparing them costs no measuring time.
+set-up, and of one timed call on other inputs, since work may be skipped once it is timed.
 
 A bimodal case whose slow mode is met more often is reported as that, not as a shift of the mean. An entry of the
 allow-list covers the time of a case up to its limit, against whatever the gate compares with. It does not cover other

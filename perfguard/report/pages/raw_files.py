@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from perfguard.report.html.content import ArmFacts, RawFile
+from perfguard.store.plain_files import open_plain
 from perfguard.units import format_bytes, format_count
 from perfguard.watch.sources.event_sources import EVENTS_FILE, read_beside
 
@@ -31,16 +30,16 @@ def raw_files(folder: Path) -> Iterator[RawFile]:
 
 
 def _recording_file(folder: Path) -> RawFile | None:
-    """The recording; a long one without its samples, of which no two are in memory. None where there is none."""
+    """The recording, read line by line and without its samples where it is long. None where there is none."""
     content = read_beside(folder, EVENTS_FILE, most_bytes=MOST_RAW_BYTES)
     if content is not None:
         return RawFile(name=EVENTS_FILE, size_bytes=len(content), content=content) if content else None
     kept, kept_bytes, samples, size_bytes = list[bytes](), 0, 0, 0
     try:
-        descriptor = os.open(folder / EVENTS_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None
+        file = open_plain(folder / EVENTS_FILE)
+        if file is None:
+            return None
+        with file:
             while line := file.readline(MOST_RAW_BYTES):
                 size_bytes += len(line)
                 if _SAMPLE in line[:60]:

@@ -113,9 +113,7 @@ class Bench:
         started = _children(process.pid)
         if started:
             _signal(self.draw.choice(started), signal.SIGKILL)
-        stderr = process.communicate()[1]
-        self._ended(kind, process.returncode, stderr)
-        self._look(kind, self._blocks(), stored)
+        self._finish_and_look(process, kind, stored)
 
     def kill_reader(self, kind: str) -> None:
         """Kill a reader while a gate goes on, which it must not disturb."""
@@ -126,9 +124,7 @@ class Bench:
         time.sleep(self.draw.uniform(0.0, 1.5))
         reader.kill()
         reader.communicate()
-        stderr = process.communicate()[1]
-        self._ended(kind, process.returncode, stderr)
-        self._look(kind, self._blocks(), stored)
+        self._finish_and_look(process, kind, stored)
 
     def suspend(self, kind: str) -> None:
         """Stop the gate or one of its processes for some seconds."""
@@ -139,9 +135,7 @@ class Bench:
         _signal(chosen, signal.SIGSTOP)
         time.sleep(self.draw.uniform(0.5, 4.0))
         _signal(chosen, signal.SIGCONT)
-        stderr = process.communicate()[1]
-        self._ended(kind, process.returncode, stderr)
-        self._look(kind, self._blocks(), stored)
+        self._finish_and_look(process, kind, stored)
 
     def jump(self, kind: str) -> None:
         """Have the wall clock jump by a day, either way."""
@@ -173,6 +167,11 @@ class Bench:
             command, LD_PRELOAD=str(self.library), FAULT_FOLDER=str(self.project.path), FAULT_COUNT=str(counted)
         )
         return max(int(file.read_text()) for file in counted.parent.glob(f"{counted.name}.*"))
+
+    def _finish_and_look(self, process: subprocess.Popen[str], kind: str, stored: dict[str, bytes]) -> None:
+        stderr = process.communicate()[1]
+        self._ended(kind, process.returncode, stderr)
+        self._look(kind, self._blocks(), stored)
 
     def _blocks(self) -> list[int]:
         """Blocks that the events of the latest run call finished."""

@@ -1,4 +1,4 @@
-"""From a profiled step's files to its projection, with a worker and a benchdnn that answer as they were told to."""
+"""From a profiled step's files to its projection, with a worker and a benchdnn with scripted answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops alone, by a worker that answers as it was told to and may be lost."""
+"""Ops alone, by a worker with scripted answers that may be lost."""
 
 from __future__ import annotations
 

@@ -200,30 +200,30 @@ def allocations_of(path):
 @pytest.mark.torch
 class TestProfilingACase:
     def test_a_bare_step_tells_its_clocks_and_no_cost(self, steps, training):
-        told = CaseProfiler(steps).profile(prepared(training), StepKind.BARE, trace=None, log=None)
-        assert told["kind"] == "bare"
-        assert 0 < told["thread_s"] <= 1.5 * told["wall_s"]
-        assert told["process_s"] > 0
-        assert told["event_s"] is told["own_share"] is told["module_s"] is None
-        assert told["affinity"] == sorted(os.sched_getaffinity(0))
+        measured = CaseProfiler(steps).profile(prepared(training), StepKind.BARE, trace=None, log=None)
+        assert measured["kind"] == "bare"
+        assert 0 < measured["thread_s"] <= 1.5 * measured["wall_s"]
+        assert measured["process_s"] > 0
+        assert measured["event_s"] is measured["own_share"] is measured["module_s"] is None
+        assert measured["affinity"] == sorted(os.sched_getaffinity(0))
 
     def test_a_traced_step_holds_the_window_the_modules_and_the_optimizer(self, steps, training, tmp_path):
         trace = tmp_path / "step.json.gz"
-        told = CaseProfiler(steps).profile(prepared(training), StepKind.TRACE, trace=trace, log=None)
+        measured = CaseProfiler(steps).profile(prepared(training), StepKind.TRACE, trace=trace, log=None)
         names = [name for name, _ in ops_of(trace)]
         assert {"module:Sequential", "module:Sequential.0", "module:CrossEntropyLoss"} <= set(names)
         assert "Optimizer.step#SGD.step" in {event.get("name") for event in events_of(trace)}
         assert ("aten::linear", "[[16, 8], [16, 8], [16]]") in ops_of(trace)
-        assert told["event_s"] > 0
-        assert 0 < told["own_share"] < 1
-        assert told["module_s"] > 0
+        assert measured["event_s"] > 0
+        assert 0 < measured["own_share"] < 1
+        assert measured["module_s"] > 0
         assert [path.name for path in tmp_path.iterdir()] == ["step.json.gz"]
 
     def test_the_window_is_about_as_long_as_the_step_that_is_told(self, steps, training, tmp_path):
         trace = tmp_path / "step.json.gz"
-        told = CaseProfiler(steps).profile(prepared(training), StepKind.TRACE, trace=trace, log=None)
+        measured = CaseProfiler(steps).profile(prepared(training), StepKind.TRACE, trace=trace, log=None)
         (window,) = [event for event in events_of(trace) if event.get("name") == STEP_WINDOW and "dur" in event]
-        assert window["dur"] * 1e-6 >= told["wall_s"] * 0.9
+        assert window["dur"] * 1e-6 >= measured["wall_s"] * 0.9
 
     def test_two_joined_steps_execute_the_same(self, steps, training, tmp_path):
         profiler, case = CaseProfiler(steps), prepared(training)
@@ -239,10 +239,10 @@ class TestProfilingACase:
             pytest.skip("this torch has no oneDNN")
         convolution, image = torch.nn.Conv2d(32, 32, 3), torch.ones(4, 32, 32, 32)
         case, log = prepared(lambda: convolution(image).mean().detach()), tmp_path / "step.log"
-        told = CaseProfiler(steps).profile(case, StepKind.JOINED, trace=tmp_path / "step.json", log=log)
+        measured = CaseProfiler(steps).profile(case, StepKind.JOINED, trace=tmp_path / "step.json", log=log)
         executed = [line for line in log.read_text().splitlines() if ",exec,cpu,convolution," in line]
         assert len(executed) == 1
-        assert "onednn" in told["logs"]
+        assert "onednn" in measured["logs"]
         assert json.loads((tmp_path / "step.json").read_text())["traceEvents"]
 
     def test_a_where_step_marks_the_lines_that_run(self, steps, training, tmp_path):
@@ -275,8 +275,8 @@ class TestProfilingACase:
         line = call.__code__.co_firstlineno + 1
         profiler, found = CaseProfiler(steps), []
         for kind in (StepKind.TRACE, StepKind.WHERE):
-            told = profiler.profile(prepared(call), kind, trace=tmp_path / "step.json.gz", log=None)
-            assert told["compile_events"] == {}
+            measured = profiler.profile(prepared(call), kind, trace=tmp_path / "step.json.gz", log=None)
+            assert measured["compile_events"] == {}
             found.append([op for op in ops_of(tmp_path / "step.json.gz") if not op[0].startswith(LINE_PREFIX)])
         assert found[0] == found[1]
         assert any("Torch-Compiled Region" in name for name, _ in found[1])
@@ -329,8 +329,8 @@ class TestProfilingACase:
             CaseProfiler(steps).profile(prepared(call), kind, **paths)
         assert not steps.is_open
         assert gc.isenabled()
-        told = CaseProfiler(steps).profile(prepared(training), kind, **paths)
-        assert told["kind"] == kind.value
+        measured = CaseProfiler(steps).profile(prepared(training), kind, **paths)
+        assert measured["kind"] == kind.value
 
     def test_a_result_that_is_not_finite_fails_the_step(self, steps):
         with pytest.raises(UnsoundCaseError, match="computes nan"):
