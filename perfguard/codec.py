@@ -44,6 +44,7 @@ def _hints_of(kind: Any) -> dict[str, Any]:
 
 
 OF_NUMBERS = (ev.SampleTimed, ev.ControlTimed)  # Events that hold no facts; by far the most of a recording
+_BEYOND_INTEGERS = 2**64
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
 
@@ -190,6 +191,32 @@ def decode_event(line: bytes, *, source: str) -> Event:
     Raises:
         StoreError: Not JSON, an unknown event, or fields that do not fit.
     """
+    event = _decoded_event(line, source)
+    if not isinstance(event, ev.OpsCompared):
+        require_numbers(event, source)
+    return event
+
+
+def require_numbers(event: Event, source: str) -> None:
+    """Refuse what Python's reader takes for numbers of JSON: `Infinity`, 1e999, and counts that no machine has.
+
+    Raises:
+        StoreError: A number of the event is not finite, or an integer beyond 64 bits.
+    """
+    for name in _fields_of(cast("Hashable", type(event))):
+        value = getattr(event, name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise StoreError(f"{source}: {name} is not finite")
+        if isinstance(value, int) and not -_BEYOND_INTEGERS < value < _BEYOND_INTEGERS:
+            raise StoreError(f"{source}: {name} is beyond 64 bits")
+
+
+@functools.cache
+def _fields_of(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def _decoded_event(line: bytes, source: str) -> Event:
     try:
         body = json.loads(line)
     except ValueError as error:

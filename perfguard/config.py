@@ -247,7 +247,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     return table
 
@@ -264,7 +264,7 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
     """The table in TOML. Raises ConfigError: it is something else."""
     try:
         table: dict[str, Any] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is not TOML: {error}") from error
     return table
 

@@ -13,7 +13,6 @@ from perfguard.records import events as ev
 from perfguard.records.run import Arm, CaseChecks, CaseClock, CaseIntrusion, CaseSamples, Signal, SignalSamples, Stage
 
 _SIGNALS = {signal.value: signal for signal in Signal}
-_LARGEST = 2**63
 
 
 class SampleValues(NamedTuple):
@@ -51,10 +50,9 @@ class PackedSamples:
         """Keep one more."""
         if timed.own:
             self._own[len(self)] = timed.own
-        for place, name in enumerate(_NUMBERS):
+        for name in _NUMBERS:
             value = getattr(timed, name)
-            is_known = value is not None and (place < _FLOATS or abs(value) < _LARGEST)  # no counter holds more
-            self._numbers.append(value if is_known else math.nan)
+            self._numbers.append(math.nan if value is None else value)
 
     def __len__(self) -> int:
         return len(self._numbers) // len(_NUMBERS)

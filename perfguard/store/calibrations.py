@@ -5,7 +5,6 @@ Banked gates lie apart, in `.perfguard/calibration/<machine_id>/<suite>.json`, u
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 from datetime import datetime
@@ -20,6 +19,7 @@ from perfguard.store.files import load_json, write_text
 
 T = TypeVar("T")
 
+_LARGEST = 1e18  # Of any number in a calibration
 _LARGEST_LOG_RATIO = 50.0  # Identical arms never differ by so much: it is a factor of 5e21
 
 _NUMBERS = re.compile(r"\[\n\s*(-?[0-9][^\[\]{}\"]*?)\n\s*\]")
@@ -90,9 +90,8 @@ def _problem(calibration: Calibration) -> str | None:
         for sample in gate.cases.values():
             amounts += [sample.sample_variance, sample.wall_s, sample.samples, sample.blocks, *sample.block_variances]
         known = [amount for amount in amounts if amount is not None]
-        if not all(map(math.isfinite, (*effects, *known))):
-            return f"a value of run {gate.run_id} is not finite"
-        if min(known, default=0.0) < 0 or max(map(abs, effects), default=0.0) > _LARGEST_LOG_RATIO:
+        is_possible = all(0 <= value < _LARGEST for value in known)  # nan is not
+        if not is_possible or not all(abs(value) <= _LARGEST_LOG_RATIO for value in effects):
             return f"a value of run {gate.run_id} is impossible"
         if gate.outcome not in {outcome.value for outcome in GateOutcome}:
             return f"outcome {gate.outcome!r} of run {gate.run_id} is unknown"

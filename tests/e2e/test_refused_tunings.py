@@ -10,7 +10,7 @@ from tests.trained_scripts import MANY, TRAIN
 
 pytestmark = pytest.mark.torch
 
-TUNE = ("tune", "--toggles", "optimizer,memory_format", "--no-progress")
+TUNE = ("tune", "--toggles", "memory_format", "--no-progress")
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_settings_that_the_script_ignores_do_not_apply(training):
     found = json.loads(done.stdout)
     assert done.returncode == found["exit_code"]
     assert (found["outcome"], found["exit_code"], found["recipe"]) == ("done", 0, [])
-    assert [tried["outcome"]["verdict"] for tried in found["trials"]] == ["ignored"] * 3
+    assert [tried["outcome"]["verdict"] for tried in found["trials"]] == ["ignored"]
     assert {tried["outcome"]["reasons"][0]["code"] for tried in found["trials"]} == {"script.ignored"}
 
 

@@ -67,13 +67,13 @@ def test_a_task_is_run_shown_and_keeps_all_rules(project):
 
 
 def test_cells_are_compared_and_equal_ones_have_an_interval_around_one(project):
-    found = result(project, "compare", "./fast.toml", "-b", "eager,eager", "--rounds", "3")
+    found = result(project, "compare", "./fast.toml", "-b", "onnxruntime,onnxruntime", "--rounds", "3")
     cells = {cell["cell"]["backend"] + cell["cell"]["precision"] + str(cell["cell"]["copy"]): cell
              for cell in found["cells"]}  # fmt: skip
     assert {name: cell["outcome"] for name, cell in cells.items()} == dict.fromkeys(cells, "valid")
     assert len(cells) == 2
     assert all(cell["rounds"] == 3 for cell in cells.values())
-    ratio = cells["eagerfp322"]["over_reference"]
+    ratio = cells["onnxruntimefp322"]["over_reference"]
     assert ratio["lower"] < ratio["ratio"] < ratio["upper"]
     assert found["recommended"] is not None
 
@@ -143,7 +143,7 @@ def test_int8_by_other_frameworks(project, backend, stages):
 
 
 def test_a_part_of_the_machine_that_is_not_there_is_a_row(project):
-    found = result(project, "compare", "./fast.toml", "-b", "eager", "--on", "loaded,cuda", "--rounds", "3")
+    found = result(project, "compare", "./fast.toml", "-b", "onnxruntime", "--on", "loaded,cuda", "--rounds", "3")
     loaded, cuda = found["cells"]
     assert loaded["cell"]["hardware"] == "loaded"
     assert loaded["rounds"] == 3

@@ -180,13 +180,13 @@ def test_the_ipex_stack_runs_the_same_cases_through_ipex_optimize(checkout: Path
     )
     done = perfguard(
         checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD+stack:ipex", "-c", mobilenet,
-        "--sample-s", "0.03", "--samples", "3", "--max-blocks", "2", "--no-ops", "--no-progress", "--format", "json",
+        "--sample-s", "0.03", "--samples", "3", "--max-blocks", "1", "--no-ops", "--no-progress", "--format", "json",
     )  # fmt: skip
     assert done.returncode in (0, 1, 4), done.stdout + done.stderr
     result = json.loads(done.stdout)
     assert result["arms"]["candidate"]["torch"].startswith("2.8.0")
     fingerprint = json.loads((Path(result["folder"]) / "fingerprint.json").read_text())
     assert fingerprint["software"]["ipex_version"].startswith("2.8.0")
-    assert result["gate"]["blocks_total"] == 2
+    assert result["gate"]["blocks_total"] == 1
     (packages,) = noted(result, "arms.packages_differ")
     assert any("torch" in changed for changed in packages["values"]["changed"])

@@ -100,24 +100,19 @@ def test_the_commands_that_it_names_lead_to_a_gate_that_passes(first_project, tm
 
 
 def test_a_pull_request_of_two_commits_is_judged_case_by_case(first_project):
-    """The second commit adds products of matrices to two of three copies of the step: 5 % and 60 % of its time.
-
-    Whether so few blocks can show 5 % is up to the host, so that case may stay undecided; what it executes is counted.
-    """
+    """The second commit adds products of matrices to one of two copies of the step: 60 % of its time."""
     project, _ = first_project
     for old, new in OWN_UPDATE:
         project.replace(BENCHMARK, old, new)
     benchmark = (project.path / BENCHMARK).read_text(encoding="utf-8")
-    for name in ("second_step", "third_step"):
-        project.write(f"benchmarks/perf_{name}.py", benchmark.replace("first_step", name))
+    project.write("benchmarks/perf_second_step.py", benchmark.replace("first_step", "second_step"))
     project.replace("perfguard.toml", '["first_step"]', '["*_step"]')
     project.replace("perfguard.toml", "budget_s = 120.0", "budget_s = 400.0")  # blocks end it, however long they take
     for default, short in SHORT:
         project.replace("perfguard.toml", f"# {default}\n", f"{short}\n")
     project.commit("start")
-    in_a_step = products_a_step(project)
-    project.replace(BENCHMARK, FORWARD, SLOWER.format(calls=max(1, round(0.05 * in_a_step))))
-    project.replace("benchmarks/perf_second_step.py", FORWARD, SLOWER.format(calls=round(0.6 * in_a_step)))
+    slower = SLOWER.format(calls=round(0.6 * products_a_step(project)))
+    project.replace("benchmarks/perf_second_step.py", FORWARD, slower)
     project.commit("slower")
 
     revisions = ("--baseline", "git:HEAD^1", "--candidate", "git:HEAD", "--policy-from", "HEAD^1")
@@ -128,11 +123,11 @@ def test_a_pull_request_of_two_commits_is_judged_case_by_case(first_project):
     assert done.stdout, done.stderr
     result = json.loads(done.stdout)
     found = outcomes(result)
-    assert set(found) == {"first_step", "second_step", "third_step"}
+    assert set(found) == {"first_step", "second_step"}
     assert found["second_step"] == "regressed"
-    assert found["first_step"] in ("regressed", "inconclusive")
+    assert found["first_step"] not in ("regressed", "failed", "different")
     counted = {case: changes[0]["fact"] for case, changes in result["op_count_changes"].items() if changes}
-    assert set(counted) == {"first_step", "second_step"}
-    assert {(fact["code"], *fact["values"]["ops"]) for fact in counted.values()} == {("ops.added", "mm")}
-    assert found["third_step"] not in ("regressed", "failed", "different")
+    assert {case: (fact["code"], *fact["values"]["ops"]) for case, fact in counted.items()} == {
+        "second_step": ("ops.added", "mm")
+    }
     assert result["exit_code"] == done.returncode == 1

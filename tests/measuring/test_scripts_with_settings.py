@@ -11,7 +11,7 @@ from tests.trained_scripts import TRAIN
 pytestmark = pytest.mark.torch
 
 ALL = "set:dtype=bf16,memory_format=channels_last,optimizer=fused"
-ONE_PAIR = ("--timeout", "30", "--steps", "1", "--format", "json", "--no-progress")
+ONE_PAIR = ("--timeout", "20", "--steps", "1", "--format", "json", "--no-progress")
 
 
 @pytest.fixture

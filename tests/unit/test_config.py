@@ -141,6 +141,7 @@ def test_variables_are_read_as_their_key_wants(load, name, text, value):
     ("text", "said"),
     [
         ("samples = ", r"perfguard\.toml is not valid TOML"),
+        (f"samples = 1{'0' * 5000}", r"perfguard\.toml is not valid TOML"),
         ("samplez = 3", r"perfguard\.toml: unknown key 'samplez'; did you mean 'samples'\?"),
         ("zzzzzz = 3", r"unknown key 'zzzzzz'; known keys: suite, benchmarks"),
         ("samples = '3'", r"perfguard\.toml: samples: Expected `int`, got `str`"),

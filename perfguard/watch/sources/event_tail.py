@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import math
 import os
 import stat
 from dataclasses import dataclass, replace
@@ -13,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from perfguard.codec import OF_NUMBERS, decode_event
+from perfguard.codec import OF_NUMBERS, decode_event, require_numbers
 from perfguard.errors import StoreError
-from perfguard.records.events import EVENT_SCHEMA, Event, OpsCompared, RunStarted, event_type
+from perfguard.records.events import EVENT_SCHEMA, Event, RunStarted, event_type
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.units import printable
 
@@ -177,13 +175,10 @@ def _decode(line: bytes, *, is_old: bool) -> tuple[_Envelope, Event | None]:
         return envelope, None
     if kind in OF_NUMBERS or not (is_old or kind is RunStarted):  # the start itself holds the schema version
         with contextlib.suppress(msgspec.MsgspecError, ValueError):
-            return envelope, _event_decoder(envelope.event).decode(line)
-    event = decode_event(line, source="it")
-    values = [getattr(event, field.name) for field in dataclasses.fields(event) if kind is not OpsCompared]
-    # JSON has finite numbers only, but Python's reader takes `Infinity` and 1e999, too.
-    if not all(math.isfinite(value) for value in values if isinstance(value, float)):
-        raise StoreError("a number in it is not finite")
-    return envelope, event
+            event = _event_decoder(envelope.event).decode(line)
+            require_numbers(event, "it")
+            return envelope, event
+    return envelope, decode_event(line, source="it")
 
 
 @functools.cache

@@ -58,6 +58,7 @@ def test_a_file_is_found_beside_its_settings(tmp_path):
         ("batch = 64", "batch = 64\nspeed = 30", "set device = 'emulated' as well"),
         ("batch = 4", 'batch = 4\ndevice = "cuda"', "use kind = 'replica'"),
         ("[groups.cpu]", "[groups.cpu", "is not TOML"),
+        ("[groups.cpu]", f"many = 1{'0' * 5000}\n[groups.cpu]", "is not TOML"),
     ],
 )
 def test_what_makes_no_sense_is_named_with_its_place(old, new, message):

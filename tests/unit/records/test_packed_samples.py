@@ -35,11 +35,5 @@ def test_samples_come_back_as_they_were():
         assert known._asdict() == {name: getattr(sample, name) for name in known._fields}
 
 
-def test_a_count_that_no_counter_holds_is_unknown():
-    packed = PackedSamples()
-    packed.append(replace(SAMPLE, minor_faults=10**400))
-    assert next(iter(packed)).minor_faults is None
-
-
 def test_nothing_is_in_them_at_first():
     assert (len(PackedSamples()), list(PackedSamples())) == (0, [])

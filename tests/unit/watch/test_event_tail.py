@@ -177,6 +177,12 @@ class TestOtherFiles:
         assert (problem.code, problem.values["problem"]) == ("recording.unreadable", "Permission denied")
 
 
+SAMPLE = (
+    b'{"event":"sample","seq":1,"t_wall":1.0,"t_mono":1.0,"block":1,"case_id":"a","arm":"baseline","index":0,'
+    b'"warmup":false,"value_s":%s,"cpu_s":0.1,"minor_faults":0,"involuntary_switches":0,"iterations":%s}'
+)
+
+
 class TestDamage:
     @pytest.mark.parametrize(
         ("line", "quoted"),
@@ -187,7 +193,9 @@ class TestDamage:
             (b'{"event":"note"}', "missing required field"),
             (b'{"event":"note","fact":1}', "Expected `object`, got `int`"),
             (b'{"event":"note","seq":"one","level":"info","text":"x"}', "its number or its time is none"),
-            (b'{"event":"control","block":1,"value_s":1e999}', "a number in it is not finite"),
+            (b'{"event":"control","block":1,"value_s":1e999}', "value_s is not finite"),
+            (SAMPLE % (b"NaN", b"6"), "value_s is not finite"),
+            (SAMPLE % (b"0.1", b"-9223372036854775809000"), "iterations is beyond 64 bits"),
             (b"[" * 100_000, "nested too deeply"),
         ],
     )
