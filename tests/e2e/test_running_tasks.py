@@ -143,7 +143,7 @@ def test_int8_by_other_frameworks(project, backend, stages):
 
 
 def test_a_part_of_the_machine_that_is_not_there_is_a_row(project):
-    found = result(project, "compare", "./fast.toml", "-b", "onnxruntime", "--on", "loaded,cuda", "--rounds", "3")
+    found = result(project, "compare", "./fast.toml", "-b", "eager", "--on", "loaded,cuda", "--rounds", "3")
     loaded, cuda = found["cells"]
     assert loaded["cell"]["hardware"] == "loaded"
     assert loaded["rounds"] == 3
