@@ -33,36 +33,41 @@ class SampleValues(NamedTuple):
     own: Mapping[str, float] | None
 
 
-_NUMBERS = SampleValues._fields[:-1]
-_FLOATS = 7  # The first of them
+_SIGNAL_NUMBERS = SampleValues._fields[1:-1]
+_FLOATS = 6  # The first of them
 
 
 class PackedSamples:
     """Samples of one case, block and arm in an eighth of their memory, in order: a recording may hold a million."""
 
-    __slots__ = ("_numbers", "_own")
+    __slots__ = ("_numbers", "_own", "values_s")
 
     def __init__(self) -> None:
-        self._numbers: array[float] = array("d")
-        self._own: dict[int, Mapping[str, float]] = {}  # By the sample's place
+        self.values_s: array[float] = array("d")  # Seconds of an iteration
+        self._numbers: array[float] = array("d")  # All others of the first sample, of the second ...; nan: not known
+        self._own: dict[int, Mapping[str, float]] | None = None  # By the sample's place
 
-    def append(self, timed: ev.SampleTimed) -> None:
-        """Keep one more."""
-        if timed.own:
-            self._own[len(self)] = timed.own
-        for name in _NUMBERS:
-            value = getattr(timed, name)
-            self._numbers.append(math.nan if value is None else value)
+    def append(self, timed: ev.SampleTimed, *, keeps_signals: bool = True) -> None:
+        """Keep one more, or its time alone."""
+        if keeps_signals:
+            if timed.own:
+                self._own = self._own or {}
+                self._own[len(self)] = timed.own
+            for name in _SIGNAL_NUMBERS:
+                value = getattr(timed, name)
+                self._numbers.append(math.nan if value is None else value)
+        self.values_s.append(timed.value_s)
 
     def __len__(self) -> int:
-        return len(self._numbers) // len(_NUMBERS)
+        return len(self.values_s)
 
     def __iter__(self) -> Iterator[SampleValues]:
-        width, numbers = len(_NUMBERS), self._numbers.tolist()
+        """The samples with their signals; none where times alone are kept."""
+        width, numbers, own = len(_SIGNAL_NUMBERS), self._numbers.tolist(), self._own or {}
         for place, start in enumerate(range(0, len(numbers), width)):
             row: list[Any] = [None if math.isnan(value) else value for value in numbers[start : start + width]]
             row[_FLOATS:] = [None if value is None else int(value) for value in row[_FLOATS:]]
-            yield SampleValues._make((*row, self._own.get(place)))
+            yield SampleValues._make((self.values_s[place], *row, own.get(place)))
 
 
 _Clocks = Callable[[SampleValues], tuple[float | None, float]]
@@ -76,15 +81,24 @@ class CaseBlock:
     case_id: str
     block: int  # Block number, from 0
     stage: Stage
-    baseline_s: array[float] = field(default_factory=lambda: array("d"))  # Seconds of an iteration, in order
-    candidate_s: array[float] = field(default_factory=lambda: array("d"))  # Likewise; also of an only arm
-    timed: dict[Arm, PackedSamples] | None = None  # Samples with all signals; None where none are kept
+    baseline: PackedSamples = field(default_factory=PackedSamples)
+    candidate: PackedSamples = field(default_factory=PackedSamples)  # Also of an only arm
     done: ev.CaseFinished | None = None  # What ended it; None while samples may follow
     is_finished: bool = False  # Whether the case is complete and the block has ended; only then its samples count
 
-    def of(self, arm: Arm) -> array[float]:
+    @property
+    def baseline_s(self) -> array[float]:
+        """Seconds of an iteration in each of the baseline's samples, in order."""
+        return self.baseline.values_s
+
+    @property
+    def candidate_s(self) -> array[float]:
+        """The same of the candidate, or of an only arm."""
+        return self.candidate.values_s
+
+    def of(self, arm: Arm) -> PackedSamples:
         """The samples of one arm."""
-        return self.baseline_s if arm is Arm.BASELINE else self.candidate_s
+        return self.baseline if arm is Arm.BASELINE else self.candidate
 
 
 def signal_value(name: str, timed: SampleValues, inner_loops: int) -> float | None:
@@ -112,7 +126,7 @@ def signal_value(name: str, timed: SampleValues, inner_loops: int) -> float | No
 
 def signal_samples(block: CaseBlock, inner_loops: int) -> list[SignalSamples]:
     """Each signal of a case in a block, both arms."""
-    baseline, candidate = (tuple((block.timed or {}).get(arm, ())) for arm in (Arm.BASELINE, Arm.CANDIDATE))
+    baseline, candidate = tuple(block.baseline), tuple(block.candidate)
     own = dict.fromkeys(name for sample in (*baseline, *candidate) for name in sample.own or ())
     return [
         SignalSamples(
@@ -178,8 +192,7 @@ def _cpu_s(sample: SampleValues) -> tuple[float | None, float]:
 
 
 def _compared(block: CaseBlock, seen_and_claimed: _Clocks) -> CaseClock | None:
-    timed = block.timed or {}
-    known = {arm: [seen_and_claimed(sample) for sample in timed.get(arm, ())] for arm in (Arm.BASELINE, Arm.CANDIDATE)}
+    known = {arm: [seen_and_claimed(sample) for sample in block.of(arm)] for arm in (Arm.BASELINE, Arm.CANDIDATE)}
     left_s = []
     for samples in known.values():
         seen = [(seen_s, seen_s - claimed_s) for seen_s, claimed_s in samples if seen_s is not None]

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from perfguard.records import events as ev
 from perfguard.records.case_block import (
     CaseBlock,
-    PackedSamples,
     checks_of,
     clock_of,
     cpu_clock_of,
@@ -168,10 +167,7 @@ class RunData:
     def _add_sample(self, timed: ev.SampleTimed) -> None:
         self.timed_samples += 1
         found = self._case_block(timed.block, timed.case_id)
-        found.of(timed.arm).append(timed.value_s)
-        if self.keeps_signals:
-            found.timed = found.timed or {}
-            found.timed.setdefault(timed.arm, PackedSamples()).append(timed)
+        found.of(timed.arm).append(timed, keeps_signals=self.keeps_signals)
         self.revisions[timed.case_id] += 1
 
     def _finish_block(self, event: ev.BlockFinished) -> None:
@@ -369,15 +365,14 @@ class RunData:
 
         Of all stages and arms together: it is a fact about the host, not about a case.
         """
-        known = [
-            (timed.waited_s, timed.value_s * (timed.iterations or self.inner_loops.get(block.case_id, 0)))
-            for block in self._blocks.values()
-            for samples in (block.timed or {}).values()
-            for timed in samples
-            if timed.waited_s is not None
-        ]
-        wall_s = sum(sample_s for _, sample_s in known)
-        ratio = sum(waited_s for waited_s, _ in known) / wall_s if wall_s > 0 else math.nan
+        waited_s = wall_s = 0.0
+        for block in self._blocks.values():
+            loops = self.inner_loops.get(block.case_id, 0)
+            for timed in (*block.baseline, *block.candidate):
+                if timed.waited_s is not None:
+                    waited_s += timed.waited_s
+                    wall_s += timed.value_s * (timed.iterations or loops)
+        ratio = waited_s / wall_s if wall_s > 0 else math.nan
         return ratio if math.isfinite(ratio) else None
 
     def rounds(self) -> dict[str, tuple[Round, ...]]:

@@ -77,10 +77,11 @@ def test_slower_code_is_never_untouched_wherever_it_lies_and_whatever_it_writes_
     restored = f"open(__file__, 'w').write({work!r})\n" if place == "." else ""
     project.write(f"{place}/tiny_work.py", restored + work.replace(*DOUBLED))
     project.commit("slower")
-    result = project.result(*GATE)
+    found = outcomes(project.result(*GATE))
     assert file.exists()
-    assert outcomes(result)["tiny.sum"] in ("regressed", "inconclusive")  # the latter on a busy host
-    assert result["exit_code"] != 0
+    assert "untouched" not in found.values()
+    if place == "src":  # a file that has replaced itself is as fast as before in all processes but the first
+        assert found["tiny.sum"] in ("regressed", "inconclusive")  # the latter on a busy host
 
 
 def test_a_module_that_stands_before_one_of_pythons_own_leaves_nothing_untouched(project):
