@@ -151,7 +151,8 @@ class WatchedCase:
 
     def _median_s(self, blocks: Sequence[CaseBlock], arm: Arm, voided: Collection[int]) -> float | None:
         """Median over the blocks' medians; over the samples so far before the first block has ended."""
-        values_s = self._block_medians_s(blocks, arm, voided) or [value for block in blocks for value in block.of(arm)]
+        medians_s = self._block_medians_s(blocks, arm, voided)
+        values_s = medians_s or [value_s for block in blocks for value_s in block.of(arm).values_s]
         return statistics.median(values_s) if values_s else None
 
     def _block_medians_s(self, blocks: Iterable[CaseBlock], arm: Arm, voided: Collection[int]) -> list[float]:
@@ -160,7 +161,7 @@ class WatchedCase:
             if block.is_finished and block.block not in voided and block.of(arm):
                 key = (block.block, arm)
                 if key not in self._medians_s:
-                    self._medians_s[key] = statistics.median(block.of(arm))
+                    self._medians_s[key] = statistics.median(block.of(arm).values_s)
                 found.append(self._medians_s[key])
         return found
 
