@@ -77,6 +77,13 @@ def pytest_sessionstart(session):
     """Compile perfguard once: the processes that tests start write no byte code, and would compile it each time."""
     if not hasattr(session.config, "workerinput"):
         compileall.compile_dir(SOURCE / "perfguard", quiet=2)
+        os.environ[_SHARED] = tempfile.mkdtemp()
+
+
+def pytest_sessionfinish(session):
+    """Remove what the processes of the session shared."""
+    if not hasattr(session.config, "workerinput"):
+        shutil.rmtree(os.environ.pop(_SHARED), ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items):
@@ -97,28 +104,27 @@ def _will_measure(session):
     return session.stash[_WILL_MEASURE]
 
 
-_WILL_MEASURE, _HAS_MEASURED = pytest.StashKey[bool](), pytest.StashKey[bool]()
+_WILL_MEASURE = pytest.StashKey[bool]()
+_SHARED = "FOLDER_OF_TEST_PROCESSES"
+"""The variable that names a folder in which one process tells the others that all is measured."""
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item):
-    """Keep every other test off the CPUs that gates measure on, if any test of the run does and they leave one.
-
-    The process that has measured is the only one that does, so what it goes on with has their CPUs.
-    """
-    everywhere = os.sched_getaffinity(0)
-    if item.nodeid.startswith(MEASURING):
-        item.config.stash[_HAS_MEASURED] = True
-    elif item.get_closest_marker("two_cpus") is None and _will_measure(item.session):
-        measured = set(_measured(frozenset(everywhere)))
-        chosen = measured if _HAS_MEASURED in item.config.stash else everywhere - measured
-        os.sched_setaffinity(0, chosen or everywhere)
+def pytest_runtest_protocol(item, nextitem):
+    """Keep every other test off the CPUs that gates measure on until they have, if they leave any."""
+    everywhere, is_measured = os.sched_getaffinity(0), Path(os.environ[_SHARED], "measured")
+    measures = item.nodeid.startswith(MEASURING)
+    if not measures and item.get_closest_marker("two_cpus") is None and not is_measured.exists():
+        measured = set(_measured(frozenset(everywhere))) if _will_measure(item.session) else set()
+        os.sched_setaffinity(0, everywhere - measured or everywhere)
     _fit_threads()
     traced = None if item.nodeid.startswith(_COVERING) else os.environ.pop(_TRACED, None)
     try:
         return (yield)
     finally:
         os.sched_setaffinity(0, everywhere)
+        if measures and (nextitem is None or not nextitem.nodeid.startswith(MEASURING)):
+            is_measured.touch()
         if traced is not None:
             os.environ[_TRACED] = traced
 

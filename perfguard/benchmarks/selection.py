@@ -60,7 +60,7 @@ def suite_cases(catalog: Catalog, name: str) -> tuple[Case, ...]:
     """
     suites = {suite.name: suite for suite in catalog.suites}
     if name not in suites:
-        raise UsageError(f"no suite is named {name!r}{_did_you_mean(name, suites)}; `perfguard list` shows all")
+        raise UsageError(f"no suite is named {name!r}{did_you_mean(name, suites)}; `perfguard list` shows all")
     try:
         gating, others = (select(catalog, patterns) for patterns in (suites[name].gating, suites[name].advisory))
     except NothingSelectedError as error:
@@ -99,9 +99,10 @@ def _nothing_matches(cases: Sequence[Case], pattern: str) -> str:
         known = [case.id for case in cases]
     else:
         known = [case.benchmark for case in cases]
-    return f"no case matches {pattern!r}{_did_you_mean(pattern, known)}; `perfguard list` shows all"
+    return f"no case matches {pattern!r}{did_you_mean(pattern, known)}; `perfguard list` shows all"
 
 
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; the nearest is 'name'`, the end of a message on an unknown word; empty where nothing is known."""
     nearest = difflib.get_close_matches(word, dict.fromkeys(known), n=1, cutoff=0.0)
     return f"; the nearest is {nearest[0]!r}" if nearest else ""

@@ -26,6 +26,7 @@ _COMMANDS = {
     "calibrate": ("calibrate", "Run A/A gates on this machine; store its false-alarm rate and noise."),
     "plan": ("calibrate", "Compute the blocks and minutes that detect a slowdown; make undetectable cases advisory."),
     "show": ("runs", "Print the verdict of a recorded run."),
+    "history": ("runs", "Show cases over the recorded runs, and where they became slower or faster."),
     "report": ("runs", "Write recorded runs as one HTML file."),
     "publish": ("runs", "Write a static site over the recorded runs."),
     "tui": ("runs", "Watch a run live in the terminal; drill down to ops; browse history."),

@@ -1,0 +1,112 @@
+"""Cases over the recorded runs: one line a run, and where a level changed."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from perfguard.records.case_names import short_names
+from perfguard.records.verdict import Outcome
+from perfguard.report.case_history import short_source
+from perfguard.report.rows import Number
+from perfguard.report.scales import bounds_of
+from perfguard.report.terminal.tables import plain_table, texts
+from perfguard.units import format_count, format_effect, format_seconds
+from perfguard.watch.level_changes import CaseOnMachine, ChangeCause, LevelChange
+from perfguard.watch.view.run_view import HistoryPoint
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_PLOT = 41  # Columns
+_SIGNS = {Outcome.REGRESSED.value: "▲ regressed", Outcome.IMPROVED.value: "▼ improved"}
+_CAUSES = {
+    ChangeCause.CODE: "the code differs",
+    ChangeCause.SAME_CODE: "the code is the same, so the machine changed, or it is noise",
+    ChangeCause.UNKNOWN: "the code of one of them is not known",
+}
+
+
+def render_history(found: Sequence[CaseOnMachine], *, last: int) -> list[RenderableType]:
+    """One case: its newest runs on each machine, then all changes of its level."""
+    return [part for each in found for part in (*texts(_title(each), style="bold"), _runs(each, last), *_changes(each))]
+
+
+def render_histories(found: Sequence[CaseOnMachine]) -> list[RenderableType]:
+    """Many cases: a row for each and machine, with the newest change of its level."""
+    names = short_names(each.case_id for each in found)
+    table = plain_table("~~case", "~machine/2", ">runs", ">latest", ">change", "since/1")
+    for each in found:
+        change = each.changes[-1] if each.changes else None
+        table.add_row(
+            names[each.case_id],
+            each.machine_id or "-",
+            str(len(each.points)),
+            format_seconds(each.points[-1].median_s),
+            format_effect(change.log_ratio) if change else "-",
+            f"{_day(change.after)}, {_source(change.after)}" if change else "",
+        )
+    return [table]
+
+
+def _title(each: CaseOnMachine) -> str:
+    first, latest = each.points[0], each.points[-1]
+    runs = format_count(len(each.points), "run")
+    return f"{each.case_id} on {each.machine_id or 'an unknown machine'}: {runs}, {_day(first)} to {_day(latest)}"
+
+
+def _runs(each: CaseOnMachine, last: int) -> RenderableType:
+    shown = each.points[-last:]
+    low, high = bounds_of([value_s for point in shown for value_s in (point.median_s, *point.spread_s)])
+    marks = {point.run_id: "" for point in shown}
+    for before, now in pairwise(each.points):
+        if before.stack_id != now.stack_id and now.run_id in marks:
+            marks[now.run_id] = "software changed"
+    marks |= {each.after.run_id: _sign(each) for each in each.changes if each.after.run_id in marks}
+    table = plain_table("date", "~source", ">median", "level", "")
+    for point in shown:
+        mark = ", ".join(filter(None, (marks[point.run_id], _SIGNS.get(point.outcome or ""))))
+        row = _row(point, low, high)
+        table.add_row(_day(point), _source(point), Number.of(format_seconds, point.median_s), row, mark)
+    return table
+
+
+def _row(point: HistoryPoint, low: float, high: float) -> str:
+    """`   ──●──   `: the median and its spread between blocks."""
+    cells = [" "] * _PLOT
+
+    def place(value_s: float) -> int:
+        return min(max(round((value_s - low) / (high - low) * (_PLOT - 1)), 0), _PLOT - 1)
+
+    if point.spread_s:
+        first, final = map(place, point.spread_s)
+        cells[first : final + 1] = "─" * (final + 1 - first)
+    cells[place(point.median_s)] = "●"
+    return "".join(cells)
+
+
+def _changes(each: CaseOnMachine) -> Iterable[RenderableType]:
+    for change in each.changes:
+        word = "slower" if change.log_ratio > 0 else "faster"
+        interval = f"[{format_effect(change.lower)}, {format_effect(change.upper)}]"
+        ends = f"{_source(change.before)} ({_day(change.before)}) and {_source(change.after)} ({_day(change.after)})"
+        size = f"{format_effect(change.log_ratio)} {interval}"
+        yield from texts(f"{_sign(change)}: {word} by {size} between {ends}; {_CAUSES[change.cause]}")
+        if change.cause is ChangeCause.CODE and change.before.commit and change.after.commit and change.log_ratio > 0:
+            ends = f"--good {change.before.commit[:12]} --bad {change.after.commit[:12]}"
+            yield from texts(f"  perfguard bisect {ends} -c {shlex.quote(each.case_id)}", style="dim")
+
+
+def _sign(change: LevelChange) -> str:
+    return f"{'▲' if change.log_ratio > 0 else '▼'} {format_effect(change.log_ratio)}"
+
+
+def _source(point: HistoryPoint) -> str:
+    return short_source(point.source_id, point.commit)
+
+
+def _day(point: HistoryPoint) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(point.t_wall))
