@@ -23,7 +23,7 @@ run: $(READY) ## Fingerprint this machine, measure the quick suite, compare, jud
 	$(BIN)/perfguard gate --suite quick $(ARGS)
 
 test: $(READY) ## The whole test suite: what measures in one process, all the rest in two beside it
-	$(BIN)/python -m pytest -n 3 --dist loadscope --durations=12 $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=12 $(ARGS)
 
 test-fast: $(READY) ## Unit and property tests alone
 	$(BIN)/python -m pytest -n 2 tests/unit tests/property $(ARGS)
