@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-FloatArray = NDArray[np.float64]
+from perfguard.stats.numeric import MAD_TO_SD
+from perfguard.stats.paired import FloatArray
 
 _NEIGHBOURS = 7  # Points of the running median
 _CLIP_SD = 3.0
@@ -27,7 +27,6 @@ _WINDOW = 40  # Points before and after a jump that the regression looks at
 _LEAST_Z = 4.0
 _LEAST_LOG_RATIO = math.log1p(0.005)
 _SMALLEST_SD = 1e-5  # Of log times: clocks and rounding
-_MAD_TO_SD = 1.4826  # Of a normal distribution
 _LARGEST_CORRELATION = 0.9
 
 
@@ -59,7 +58,7 @@ def noise_sd(values: FloatArray) -> float:
     """SD of the noise between neighbouring points, whatever the levels: from the median of their differences."""
     steps = np.diff(values)
     deviation = np.median(np.abs(steps - np.median(steps)))
-    return max(_MAD_TO_SD * float(deviation) / math.sqrt(2), _SMALLEST_SD)
+    return max(MAD_TO_SD * float(deviation) / math.sqrt(2), _SMALLEST_SD)
 
 
 def without_outliers(values: FloatArray, sd: float) -> FloatArray:

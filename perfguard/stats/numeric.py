@@ -10,6 +10,7 @@ from scipy import special
 
 Q = TypeVar("Q", float, np.ndarray)
 
+MAD_TO_SD = 1.4826  # SD of a normal distribution over its median absolute deviation
 _HALVINGS = 200  # Ends earlier, where no number is left between the limits
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from perfguard.errors import MeasurementError
 from perfguard.records.run import BlockConditions
+from perfguard.stats.numeric import MAD_TO_SD
 
 MAX_STEAL_RATIO = 0.05  # More than this share of the block's wall time stolen by the hypervisor voids the block
 
@@ -33,7 +34,6 @@ MIN_FOREIGN_RATIO = 0.05
 """Other programs may take this much more of the measured CPUs than in the typical block before the block is voided."""
 
 MIN_BLOCKS_FOR_OUTLIERS = 5  # Fewer blocks have no median worth calling normal; only the absolute limit applies
-_MAD_TO_SD = 1.4826
 _Finding = tuple[int, float, str, float]  # The block, how far beyond its limit it is, the cause, and its value
 
 
@@ -146,6 +146,6 @@ def _shared(conditions: Sequence[BlockConditions]) -> Iterator[_Finding]:
 def _excess(values: Sequence[float], min_scale: float) -> list[float]:
     """How far each value is beyond the typical one, 1 at the limit."""
     distances = np.asarray(values) - np.median(values)
-    scale = max(min_scale, _MAD_TO_SD * float(np.median(np.abs(distances))))
+    scale = max(min_scale, MAD_TO_SD * float(np.median(np.abs(distances))))
     excess: list[float] = (distances / (OUTLYING_SCALES * scale)).tolist()
     return excess

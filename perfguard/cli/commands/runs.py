@@ -67,12 +67,12 @@ def history_command(case: str | None, last: int, output_format: str) -> None:
     from perfguard.records.case_names import short_names
     from perfguard.report.case_history import unread_runs
     from perfguard.report.terminal.history import render_histories, render_history
-    from perfguard.watch.level_changes import cases_on_machines
+    from perfguard.watch.change_points import cases_on_machines
     from perfguard.watch.past_runs import read_history
 
     history = read_history(load({}, keys=()))
     known = short_names(point.case_id for point in history.points)
-    chosen = [case_id for case_id, name in known.items() if case in (None, name) or names_case(case or "", case_id)]
+    chosen = [case_id for case_id, name in known.items() if case is None or case == name or names_case(case, case_id)]
     if case is not None and not chosen:
         nearest = did_you_mean(case, known)
         raise NothingSelectedError(f"no recorded run holds a case {case!r}{nearest}; `perfguard history` lists all")

@@ -5,17 +5,16 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from perfguard.records.case_names import short_names
 from perfguard.records.verdict import Outcome
-from perfguard.report.case_history import short_source
+from perfguard.report.case_history import changes_before, short_source
 from perfguard.report.rows import Number
 from perfguard.report.scales import bounds_of
 from perfguard.report.terminal.tables import plain_table, texts
 from perfguard.units import format_count, format_effect, format_seconds
-from perfguard.watch.level_changes import CaseOnMachine, ChangeCause, LevelChange
+from perfguard.watch.change_points import CaseOnMachine, ChangeCause, ChangePoint
 from perfguard.watch.view.run_view import HistoryPoint
 
 if TYPE_CHECKING:
@@ -61,14 +60,12 @@ def _title(each: CaseOnMachine) -> str:
 def _runs(each: CaseOnMachine, last: int) -> RenderableType:
     shown = each.points[-last:]
     low, high = bounds_of([value_s for point in shown for value_s in (point.median_s, *point.spread_s)])
-    marks = {point.run_id: "" for point in shown}
-    for before, now in pairwise(each.points):
-        if before.stack_id != now.stack_id and now.run_id in marks:
-            marks[now.run_id] = "software changed"
-    marks |= {each.after.run_id: _sign(each) for each in each.changes if each.after.run_id in marks}
+    changed = zip(each.points, changes_before(each.points), strict=True)
+    marks = {point.run_id: "software changed" for point, letters in changed if letters}
+    marks |= {change.after.run_id: _sign(change) for change in each.changes}
     table = plain_table("date", "~source", ">median", "level", "")
     for point in shown:
-        mark = ", ".join(filter(None, (marks[point.run_id], _SIGNS.get(point.outcome or ""))))
+        mark = ", ".join(filter(None, (marks.get(point.run_id), _SIGNS.get(point.outcome or ""))))
         row = _row(point, low, high)
         table.add_row(_day(point), _source(point), Number.of(format_seconds, point.median_s), row, mark)
     return table
@@ -100,7 +97,7 @@ def _changes(each: CaseOnMachine) -> Iterable[RenderableType]:
             yield from texts(f"  perfguard bisect {ends} -c {shlex.quote(each.case_id)}", style="dim")
 
 
-def _sign(change: LevelChange) -> str:
+def _sign(change: ChangePoint) -> str:
     return f"{'▲' if change.log_ratio > 0 else '▼'} {format_effect(change.log_ratio)}"
 
 

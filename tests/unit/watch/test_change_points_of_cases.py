@@ -6,19 +6,19 @@ import math
 
 import pytest
 
-from perfguard.watch.level_changes import ChangeCause, cases_on_machines, level_changes
+from perfguard.watch.change_points import ChangeCause, cases_on_machines, change_points_of
 from tests.runs_over_time import point, runs
 
 
 def test_a_change_between_two_trees_may_be_of_the_code():
-    (change,) = level_changes(runs((12, 1.0), (12, 1.1)))
+    (change,) = change_points_of(runs((12, 1.0), (12, 1.1)))
     assert (change.before.run_id, change.after.run_id) == ("run-11", "run-12")
     assert change.cause is ChangeCause.CODE
     assert change.lower < math.log(1.1) < change.upper
 
 
 def test_between_runs_of_the_same_tree_it_is_not():
-    (change,) = level_changes(runs((12, 1.0), (12, 1.1), source_id="tree"))
+    (change,) = change_points_of(runs((12, 1.0), (12, 1.1), source_id="tree"))
     assert change.cause is ChangeCause.SAME_CODE
 
 
@@ -26,12 +26,12 @@ def test_between_runs_of_the_same_tree_it_is_not():
 def test_where_a_tree_is_not_known_the_cause_is_not(unknown):
     known = runs((12, 1.0), (12, 1.1))
     known[unknown] = point(unknown, known[unknown].median_s, source_id=None)
-    (change,) = level_changes(known)
+    (change,) = change_points_of(known)
     assert change.cause is ChangeCause.UNKNOWN
 
 
 def test_other_software_begins_another_series():
-    assert level_changes([*runs((12, 1.0)), *runs((12, 1.1), first=12, stack_id="newer")]) == ()
+    assert change_points_of([*runs((12, 1.0)), *runs((12, 1.1), first=12, stack_id="newer")]) == ()
 
 
 def test_machines_that_take_turns_are_series_of_their_own():

@@ -21,7 +21,7 @@ class ChangeCause(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LevelChange:
+class ChangePoint:
     """A case became slower or faster, and stayed so for five runs at least."""
 
     before: HistoryPoint  # Last run at the old level
@@ -39,7 +39,7 @@ class CaseOnMachine:
     case_id: str
     machine_id: str | None
     points: tuple[HistoryPoint, ...]  # In the order of time; never empty
-    changes: tuple[LevelChange, ...]  # Likewise
+    changes: tuple[ChangePoint, ...]  # Likewise
 
 
 def cases_on_machines(points: Iterable[HistoryPoint]) -> tuple[CaseOnMachine, ...]:
@@ -48,12 +48,12 @@ def cases_on_machines(points: Iterable[HistoryPoint]) -> tuple[CaseOnMachine, ..
     for point in points:
         found.setdefault((point.case_id, point.machine_id), []).append(point)
     return tuple(
-        CaseOnMachine(case_id=case_id, machine_id=machine_id, points=tuple(runs), changes=level_changes(runs))
+        CaseOnMachine(case_id=case_id, machine_id=machine_id, points=tuple(runs), changes=change_points_of(runs))
         for (case_id, machine_id), runs in found.items()
     )
 
 
-def level_changes(points: Sequence[HistoryPoint]) -> tuple[LevelChange, ...]:
+def change_points_of(points: Sequence[HistoryPoint]) -> tuple[ChangePoint, ...]:
     """The changes of one case on one machine, in the order of time.
 
     Runs with another software stack are a series of their own: what differs between the two is not the code.
@@ -62,10 +62,10 @@ def level_changes(points: Sequence[HistoryPoint]) -> tuple[LevelChange, ...]:
     return tuple(change for runs in stretches for change in _changes(runs))
 
 
-def _changes(runs: Sequence[HistoryPoint]) -> Iterator[LevelChange]:
+def _changes(runs: Sequence[HistoryPoint]) -> Iterator[ChangePoint]:
     for jump in change_points([math.log(run.median_s) for run in runs]):
         before, after = runs[jump.index - 1], runs[jump.index]
-        yield LevelChange(
+        yield ChangePoint(
             before=before,
             after=after,
             log_ratio=jump.log_ratio,
