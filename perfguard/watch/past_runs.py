@@ -151,7 +151,8 @@ def _load(path: Path) -> dict[str, RecordedRun]:
         cache = from_builtins(json.loads(path.read_text(encoding="utf-8")), _Cache, source=str(path))
     except (OSError, ValueError, RecursionError, StoreError):
         return {}
-    return cache.runs if cache.schema == _CACHE_SCHEMA else {}
+    is_possible = all(0 < point.median_s < _LONGEST_S for run in cache.runs.values() for point in run.points)
+    return cache.runs if cache.schema == _CACHE_SCHEMA and is_possible else {}
 
 
 def _save(path: Path, runs: dict[str, RecordedRun]) -> None:

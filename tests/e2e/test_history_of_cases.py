@@ -43,7 +43,8 @@ def test_a_case_that_no_run_holds_is_said_with_the_nearest(recorded):
     assert "step.resnet" in done.stderr
 
 
-def test_without_runs_the_table_is_empty(empty_project):
+def test_without_runs_it_says_what_makes_one(empty_project):
     done = empty_project.run("history")
     assert done.returncode == 0, done.stderr
+    assert "perfguard gate" in done.stdout
     assert json.loads(empty_project.run("history", "--format", "json").stdout) == []

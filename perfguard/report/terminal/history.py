@@ -36,6 +36,8 @@ def render_history(found: Sequence[CaseOnMachine], *, last: int) -> list[Rendera
 
 def render_histories(found: Sequence[CaseOnMachine]) -> list[RenderableType]:
     """Many cases: a row for each and machine, with the newest change of its level."""
+    if not found:
+        return texts("no recorded run holds a case; `perfguard gate` or `perfguard run` makes one")
     names = short_names(each.case_id for each in found)
     table = plain_table("~~case", "~machine/2", ">runs", ">latest", ">change", "since/1")
     for each in found:

@@ -156,3 +156,15 @@ def test_a_damaged_baseline_only_takes_its_line_away(project, record, stored_bas
     (place / "noise.json").write_text("{")
     found = read(project)
     assert (found.baselines_s, bool(found.points)) == ({}, True)
+
+
+def test_kept_times_that_no_run_can_have_are_read_again(project, record):
+    record("rounds", "20260102T030405-a1b2c3")
+    right = read_history(load_config(project, {}, {}))
+    cache = project / ".perfguard" / "history.json"
+    kept = json.loads(cache.read_text())
+    for run in kept["runs"].values():
+        for point in run["points"]:
+            point["median_s"] = 0.0
+    cache.write_text(json.dumps(kept))
+    assert read_history(load_config(project, {}, {})).points == right.points
