@@ -128,6 +128,13 @@ class Config:
     """Smallest slowdown since the anchor that is worth a flag, as a ratio."""
     fail_on: tuple[str, ...] = FAIL_ON_CHOICES
     """Gate outcomes that give a non-zero exit code."""
+    database: str | None = None
+    """History of the recorded runs: a PostgreSQL URL, the path of a SQLite file, or `off`; default: a SQLite file in
+    your data folder."""
+    project: str | None = None
+    """Name of the project in the history; default: `owner/name` of git's remote `origin`, else the folder's name."""
+    keep_samples_days: int = 90
+    """Days for which the history keeps the single samples of a run; its values are kept forever."""
     keys: dict[str, str] = field(default_factory=dict)
     """Other keys for `perfguard tui`, by action: `pause = "p"`; `?` there lists all."""
 
@@ -174,6 +181,11 @@ def load_config(start: Path, environment: Mapping[str, str], options: Mapping[st
         require_known([key], Config, origin)
     config = _build({key: value for key, (value, _) in merged.items()}, origins)
     return LoadedConfig(config=config, origins=origins, project=project)
+
+
+def without_password(url: str | None) -> str | None:
+    """A URL with its password left out; other text as it is."""
+    return None if url is None else re.sub(r"(://[^/@]*?):[^/]*@", r"\1:***@", url)
 
 
 def suite_specs(config: Config) -> tuple[SuiteSpec, ...]:

@@ -11,6 +11,8 @@ PerfguardError                3  infrastructure or internal
 ├── MeasurementError          3  workers could not be started or gave nothing usable
 │   └── BelowTargetError      3  a result is not good enough, in a worker; a gate is red for it
 ├── StoreError                3  a baseline or run folder is corrupt or missing
+├── DatabaseError             3  the history's database cannot be reached, read or written
+│   └── DatabaseVersionError  3  its tables are of another version
 └── InterruptedRunError     130  Ctrl-C; what was measured is kept
 ```
 A message says what failed, the value or path, and what to do next.
@@ -85,6 +87,14 @@ class BelowTargetError(MeasurementError):
 
 class StoreError(PerfguardError):
     """A stored file is missing, corrupt or of another schema."""
+
+
+class DatabaseError(PerfguardError):
+    """The history's database cannot be reached, read or written."""
+
+
+class DatabaseVersionError(DatabaseError):
+    """The database's tables are of another version."""
 
 
 class InterruptedRunError(PerfguardError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import contextlib
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -106,6 +107,7 @@ def _will_measure(session):
 
 
 _WILL_MEASURE = pytest.StashKey[bool]()
+_TESTS = itertools.count()
 _SHARED = "FOLDER_OF_TEST_PROCESSES"
 """The variable that names a folder in which one process tells the others that all is measured."""
 
@@ -137,6 +139,13 @@ def _fit_threads():
     """
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(len(os.sched_getaffinity(0)))
+
+
+@pytest.fixture(autouse=True)
+def _own_history(monkeypatch):
+    """Nothing that runs in a test's own process comes near the user's history."""
+    monkeypatch.setenv("PERFGUARD_DATABASE", "off")
+    monkeypatch.setenv("XDG_DATA_HOME", f"{os.environ[_SHARED]}/{os.getpid()}-{next(_TESTS)}")
 
 
 CONFIG = """\
@@ -265,6 +274,8 @@ def clean_environment(home: Path) -> dict[str, str]:
         **kept,
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / "config"),
+        "XDG_DATA_HOME": str(home / "data"),
+        "PERFGUARD_DATABASE": "off",  # opening one takes half a second; tests of the history name theirs
         "TMPDIR": str(temporary),
         "PYTHONPATH": str(SOURCE),
         "PYTHONDONTWRITEBYTECODE": "1",

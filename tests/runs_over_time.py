@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfguard.watch.view.run_view import HistoryPoint
+from perfguard.records.history import HistoryPoint
 
 STARTED = 1_790_000_000.0
 DAY_S = 86_400.0

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from perfguard.records.events import Noted
 from perfguard.records.facts import fact, recorded_text
+from perfguard.records.history import History, HistoryPoint
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.ops import (
     Attribution,
@@ -26,8 +27,6 @@ from perfguard.watch.view.run_view import (
     CaseSeries,
     CaseState,
     CaseView,
-    History,
-    HistoryPoint,
     Level,
     LogLine,
     Progress,

@@ -11,9 +11,10 @@ from perfguard.benchmarks.selection import select_from
 from perfguard.cli.diagnostics import Verbosity, reader_may_leave
 from perfguard.cli.options import command_line, load_policy
 from perfguard.cli.progress import make_progress
+from perfguard.cli.recording import recorder
 from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
-from perfguard.errors import ArmError, ExitCode, UsageError
+from perfguard.errors import ArmError, ExitCode, PerfguardError, UsageError
 from perfguard.records.facts import Fact, Severity
 from perfguard.records.plan import DEFAULT_GATE, GateSettings, Injection
 from perfguard.records.result import RunResult
@@ -57,7 +58,19 @@ def build_request(
         # A catalogue's note is about a suite of the user's: of interest where that is measured.
         notes=(*notes, *(note for note in catalog.notes if note.values.get("tool") in tools)),
         gate=gate,
+        record=recorder(loaded),
     )
+
+
+def with_slips(request: Request) -> Request:
+    """The request with a note for each case that became slower little by little over the recorded runs."""
+    from perfguard.history.slips import read_slips
+
+    try:
+        slips = read_slips(request.loaded, request.fingerprint.machine_id, [case.id for case in request.cases])
+    except PerfguardError:  # a history that cannot be read keeps no gate from measuring; its end says why
+        return request
+    return replace(request, notes=(*request.notes, *slips))
 
 
 def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]:
@@ -87,7 +100,7 @@ def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -
     if candidate.stored:
         raise ArmError("--candidate stored: only the baseline can be a stored one")
     with load_policy(options) as policy:
-        request = build_request(name, policy.loaded, options, notes=policy.notes)
+        request = with_slips(build_request(name, policy.loaded, options, notes=policy.notes))
         if options["anchor"]:
             result = gate_against_anchor(request, candidate)
         elif baseline is None:

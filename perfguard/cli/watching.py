@@ -123,11 +123,11 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
     """Watch a run in the TUI until the user leaves; gives what was watched last, closed."""
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # read when numpy is imported
         os.environ.setdefault(name, "1")
+    from perfguard.history.reading import read_history
     from perfguard.report.messages.catalog import describe
     from perfguard.runner.doctor import check_host
     from perfguard.tui.launch import TuiOptions, run_app
     from perfguard.watch.housekeeping import StartingThread, keep_off
-    from perfguard.watch.past_runs import read_history
     from perfguard.watch.sources.event_sources import UpcomingSource, read_selection
     from perfguard.watch.view.watching import RunWatch
 

@@ -46,7 +46,20 @@ RunGate = Callable[[Request, ArmSpec, ArmSpec], RunResult]
 NOT_SLOWER = (Outcome.SAME_CODE, Outcome.UNTOUCHED, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
 """Outcomes of a commit that does not hold the culprit."""
 
-_WITHOUT_EFFECT = frozenset({"suite", "suites", "baselines", "stored_equivalence", "rounds", "spread_s", "fail_on"})
+_WITHOUT_EFFECT = frozenset(
+    {
+        "suite",
+        "suites",
+        "baselines",
+        "stored_equivalence",
+        "rounds",
+        "spread_s",
+        "fail_on",
+        "database",
+        "project",
+        "keep_samples_days",
+    }
+)
 """Settings that no answer depends on; all others, also those to come, are part of what an answer is kept for."""
 
 _NOT_COMPARABLE = tuple(

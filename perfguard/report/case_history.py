@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from perfguard.records.case_names import short_names
+from perfguard.records.facts import Fact
+from perfguard.records.history import History, HistoryPoint
 from perfguard.report.messages.catalog import describe
-from perfguard.watch.view.run_view import History, HistoryPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +89,9 @@ def changes_text(points: Sequence[HistoryPoint]) -> str:
     )
 
 
-def unread_runs(history: History) -> tuple[str, ...]:
-    """One line for each run that could not be read whole."""
-    return tuple(f"run {run_id}: {describe(problem)}" for run_id, problem in history.problems.items())
+def unread_runs(problems: Mapping[str, Fact]) -> tuple[str, ...]:
+    """One line for each run that could not be read whole, from what is wrong by run."""
+    return tuple(f"run {run_id}: {describe(problem)}" for run_id, problem in problems.items())
 
 
 _TREE = re.compile(r"[0-9a-f]{40,64}")

@@ -19,7 +19,7 @@ POLICIES = Path(".perfguard") / "policy"  # Checkouts of rules, named by commit 
 def clear_leftovers(project: Path, *, own: Path) -> None:
     """Remove them; the run in the folder `own`, and all others that go on, keep what they have."""
     for workshop in (project / ".perfguard" / "runs").glob(f"*/{WORKSHOPS}"):
-        if workshop.parent != own and not workshop.parent.is_symlink() and not _goes_on(workshop.parent):
+        if workshop.parent != own and not workshop.parent.is_symlink() and not goes_on(workshop.parent):
             clean_workshop(workshop, project)
     repository = git.top_level(project)
     for checkout in (repository / POLICIES).glob("*-*/") if repository is not None else ():
@@ -29,8 +29,8 @@ def clear_leftovers(project: Path, *, own: Path) -> None:
                 git.remove_worktree(repository, checkout)
 
 
-def _goes_on(run: Path) -> bool:
-    """Whether a process holds the run's events; the kernel lets go of them when it dies, however it dies."""
+def goes_on(run: Path) -> bool:
+    """Whether a process holds the events of the run in a folder; the kernel lets go when it dies, however it dies."""
     try:
         descriptor = os.open(run / EVENTS, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

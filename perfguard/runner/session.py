@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfguard import __version__
@@ -86,6 +87,8 @@ class Request:
     script: str = ""  # Script that is run instead of cases
     patterns: tuple[str, ...] = ()  # Which cases were asked for instead of a suite
     gate: GateSettings = DEFAULT_GATE  # What its gates do
+    record: Callable[[Path, RunData], None] = lambda *_: None
+    """Takes the run's folder and what it measured, once it has ended, however it ended; raises nothing."""
     fingerprint: Fingerprint = field(default_factory=lambda: probe())  # noqa: PLW0108 - looked up when it is called
     """The machine, looked at once a run; without the software under test, which only the arms tell."""
 
@@ -135,10 +138,11 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
         UsageError: The asked-for CPUs cannot be used.
     """
     started = time.monotonic()
-    with catch_interrupts() as interrupts, host_lock():
+    with contextlib.ExitStack() as ending, catch_interrupts() as interrupts, host_lock():
         selection = choose_cpus(request.loaded, request.fingerprint)
         folder, settings = RunFolder.create(request.loaded.project), _settings(request)
         session = Session(request, request.fingerprint, selection, folder, interrupts, settings, started)
+        ending.callback(request.record, folder.path, session.data)
         try:
             clear_leftovers(request.loaded.project, own=folder.path)
             _begin(session, mode)

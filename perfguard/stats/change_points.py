@@ -21,7 +21,7 @@ from perfguard.stats.paired import FloatArray
 
 _NEIGHBOURS = 7  # Points of the running median
 _CLIP_SD = 3.0
-_LEAST_POINTS = 5  # Of a level: a shorter one is an outlier
+LEAST_POINTS = 5  # Of a level: a shorter one is an outlier
 _JUMP_COST = 4.0  # Times log(points), in squared SDs
 _WINDOW = 40  # Points before and after a jump that the regression looks at
 _LEAST_Z = 4.0
@@ -47,7 +47,7 @@ def change_points(log_values: Sequence[float] | FloatArray) -> list[Jump]:
     Jumps of less than 0.5 %, and levels of fewer than five points, are not found.
     """
     values = np.asarray(log_values, dtype=np.float64)
-    if len(values) < 2 * _LEAST_POINTS:
+    if len(values) < 2 * LEAST_POINTS:
         return []
     sd = noise_sd(values)
     clipped = without_outliers(values, sd)
@@ -73,7 +73,7 @@ def without_outliers(values: FloatArray, sd: float) -> FloatArray:
 def _proposed(scaled: FloatArray) -> list[int]:
     import ruptures
 
-    search = ruptures.KernelCPD(kernel="linear", min_size=_LEAST_POINTS).fit(scaled.reshape(-1, 1))
+    search = ruptures.KernelCPD(kernel="linear", min_size=LEAST_POINTS).fit(scaled.reshape(-1, 1))
     *jumps, _ = search.predict(pen=_JUMP_COST * math.log(len(scaled)))
     return [int(place) for place in jumps]
 

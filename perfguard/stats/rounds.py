@@ -58,7 +58,7 @@ def estimate_rounds(
         as strongly as the control workload does.
     """
     (old, old_control), (new, new_control) = _side(baseline, "baseline"), _side(candidate, "candidate")
-    estimates = [_welch(old - c * old_control, new - c * new_control, level) for c in CONTROL_COEFFICIENTS]
+    estimates = [welch(old - c * old_control, new - c * new_control, level) for c in CONTROL_COEFFICIENTS]
     return RoundsResult(
         estimate=_hull(estimates, level),
         p_slower=max(p_slower(estimate, margin_ratio) for estimate in estimates),
@@ -81,7 +81,8 @@ def _side(rounds: Sequence[Round], name: str) -> tuple[FloatArray, FloatArray]:
     return times, np.log([float(np.median(positive_times(entry.control_s))) for entry in rounds])
 
 
-def _welch(before: FloatArray, after: FloatArray, level: float) -> Estimate:
+def welch(before: FloatArray, after: FloatArray, level: float) -> Estimate:
+    """Difference of two means with unequal variances (Welch 1947); each side has shape `(values,)`, two at least."""
     sizes = (before.size, after.size)
     parts = (float(before.var(ddof=1)) / before.size, float(after.var(ddof=1)) / after.size)
     variance = sum(parts)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from perfguard.errors import ExitCode, UsageError
+from perfguard.records.history import History
 from perfguard.records.machine.fingerprint import CheckResult
 from perfguard.tui.keymap import checked_keys
-from perfguard.watch.view.run_view import History
 from perfguard.watch.view.watching import RunWatch
 
 _SETTINGS = {"TEXTUAL_FPS": "10", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}

@@ -1,9 +1,10 @@
-"""`perfguard history`, over recorded runs."""
+"""`perfguard history` and `perfguard db`, over recorded runs and real ones."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.recorded_runs import CASE_IDS, DATA, MACHINE, SLOWER
 
 @pytest.fixture
 def recorded(empty_project):
+    empty_project.environment["PERFGUARD_DATABASE"] = "history.sqlite"
     for number in range(3):
         place = empty_project.path / ".perfguard" / "runs" / f"20260102T03040{number}-a1b2c3"
         shutil.copytree(DATA / "paired", place)
@@ -19,7 +21,9 @@ def recorded(empty_project):
 
 
 @pytest.mark.parametrize("case", [SLOWER, "step.resnet", "step.res*"])
-def test_a_case_is_shown_in_each_of_its_runs(recorded, case):
+@pytest.mark.parametrize("database", ["history.sqlite", "off"])
+def test_a_case_is_shown_in_each_of_its_runs(recorded, case, database):
+    recorded.environment["PERFGUARD_DATABASE"] = database
     done = recorded.run("history", case, "--last", "2", "--format", "json")
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)
@@ -27,6 +31,7 @@ def test_a_case_is_shown_in_each_of_its_runs(recorded, case):
     assert [point["run_id"][:14] for point in found["points"]] == ["20260102T03040"] * 3
     printed = recorded.run("history", case, "--last", "2").stdout
     assert printed.count("●") == 2
+    assert (recorded.path / "history.sqlite").exists() == (database != "off")
 
 
 def test_without_a_case_each_has_a_row(recorded):
@@ -48,3 +53,63 @@ def test_without_runs_it_says_what_makes_one(empty_project):
     assert done.returncode == 0, done.stderr
     assert "perfguard gate" in done.stdout
     assert json.loads(empty_project.run("history", "--format", "json").stdout) == []
+
+
+def test_runs_outlive_their_folders(recorded):
+    assert recorded.run("history").returncode == 0
+    shutil.rmtree(recorded.path / ".perfguard")
+    logged = json.loads(recorded.run("history", "log", "--format", "json").stdout)
+    assert [each["run"]["run_id"][:15] for each in logged] == [f"20260102T03040{number}" for number in (2, 1, 0)]
+    shown = recorded.run("history", "show", "20260102T030401")
+    assert shown.returncode == 0, shown.stderr
+    assert "step.resnet" in shown.stdout
+    whole = json.loads(recorded.run("history", "show", "20260102T030401", "--format", "json").stdout)
+    assert len(whole["samples"][SLOWER]["candidate_s"]) > 1
+    assert recorded.run("history", "show", "2026").returncode == 5
+
+
+def test_a_database_is_copied_verified_and_put_back(recorded):
+    assert recorded.run("history").returncode == 0
+    done = recorded.run("db", "backup", "copy.sqlite")
+    assert (done.returncode, "3 runs" in done.stdout) == (0, True), done.stderr
+    with sqlite3.connect(recorded.path / "history.sqlite") as raw:
+        raw.execute("UPDATE case_values SET median_s = median_s * 2")
+    raw.close()
+    done = recorded.run("db", "verify")
+    assert done.returncode == 3
+    assert done.stderr.count("is not what was recorded") == 3
+    (recorded.path / "history.sqlite").unlink()
+    done = recorded.run("db", "move", "--from", "copy.sqlite")
+    assert (done.returncode, "copied 3 runs" in done.stdout) == (0, True), done.stderr
+    assert recorded.run("db", "verify").returncode == 0
+    assert recorded.run("db", "backup", "copy.sqlite").returncode == 2
+    status = json.loads(recorded.run("db", "status", "--format", "json").stdout)
+    assert (status["runs"], status["projects"]) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("db", "status"), "database is off"),
+        (("db", "move"), "--from and --to"),
+        (("history", "compare", "a", "b"), "no git repository"),
+    ],
+)
+def test_what_cannot_be_done_is_said(empty_project, arguments, said):
+    done = empty_project.run(*arguments, PERFGUARD_DATABASE="off")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_a_missing_backup_is_said_before_anything_is_made(empty_project):
+    done = empty_project.run("db", "move", "--from", "absent.sqlite", PERFGUARD_DATABASE="new.sqlite")
+    assert (done.returncode, "no such file" in done.stderr) == (2, True)
+    assert not (empty_project.path / "new.sqlite").exists()
+
+
+def test_the_password_of_a_database_is_never_shown(empty_project):
+    url = "postgresql://me:secret@127.0.0.1:1/history"
+    for arguments in (("config", "show"), ("config", "show", "--json"), ("db", "status"), ("history",)):
+        done = empty_project.run(*arguments, PERFGUARD_DATABASE=url)
+        assert "secret" not in done.stdout + done.stderr
+        assert "me" in done.stdout + done.stderr

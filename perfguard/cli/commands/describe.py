@@ -21,6 +21,7 @@ from perfguard.benchmarks.selection import suite_cases
 from perfguard.cli.diagnostics import is_terminal, reader_may_leave
 from perfguard.cli.options import cpus_option, flag, format_option, json_option, load
 from perfguard.codec import SCHEMAS, schema_of, to_builtins, to_json
+from perfguard.config import without_password
 from perfguard.errors import ExitCode, NothingSelectedError
 from perfguard.records.machine.fingerprint import CheckStatus, CompatibilityLevel
 from perfguard.records.spec import Case, Catalog, Gating, ParameterValue, SuiteSpec, expand, format_parameter
@@ -225,6 +226,7 @@ def show(*, origin: bool, as_json: bool) -> None:
     """Print every setting and its value: built-in, user's file, project's file, PERFGUARD_* variables."""
     loaded = load({})
     values = {f.name: to_builtins(getattr(loaded.config, f.name)) for f in dataclasses.fields(loaded.config)}
+    values["database"] = without_password(values["database"])
     origins = {key: loaded.origins.get(key, "built-in") for key in values}
     if as_json:
         data = {key: {"value": value, "origin": origins[key]} for key, value in values.items()} if origin else values

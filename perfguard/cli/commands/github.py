@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfguard.cli import options as shared
-from perfguard.cli.measuring import build_request
+from perfguard.cli.measuring import build_request, with_slips
 from perfguard.errors import ExitCode, PerfguardError, UsageError
 from perfguard.gate.rules.longer_budget import longer_budget
 from perfguard.integrations.github import job as github_job
@@ -160,7 +160,7 @@ def _measured(job: Job, options: dict[str, Any]) -> RunResult:
         if is_auto:  # up to two gates, each with half of the error rate
             loaded = replace(loaded, config=replace(loaded.config, alpha=loaded.config.alpha / 2))
             gate = replace(DEFAULT_GATE, banks_identical=False)
-        request = build_request("gate", loaded, given, notes=(*policy.notes, *unconfined), gate=gate)
+        request = with_slips(build_request("gate", loaded, given, notes=(*policy.notes, *unconfined), gate=gate))
         arms = parse_arm(f"git:{revisions.baseline}"), parse_arm(f"git:{revisions.candidate}")
         result = compare_arms(request, *arms)
         if is_auto and (longer := _with_longer_budget(request, result)) is not None:

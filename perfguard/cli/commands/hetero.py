@@ -87,6 +87,7 @@ def train(**options: Any) -> None:
     is. The run is recorded: `perfguard show` prints it again, and `--resume` goes on from it.
     """
     from perfguard.cli.progress import make_progress
+    from perfguard.cli.recording import recorder
     from perfguard.cli.training import print_training
     from perfguard.runner.session import Request
     from perfguard.runner.training import train as run_training
@@ -104,6 +105,7 @@ def train(**options: Any) -> None:
         budget_s=config.time_s or 0.0,
         observe=progress.observe,
         progress=progress.step,
+        record=recorder(loaded),
     )
     print_training(run_training(request, config, resumed, options["listen"]), options["output_format"])
 

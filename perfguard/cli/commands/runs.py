@@ -1,4 +1,4 @@
-"""`perfguard show`, `history`, `report`, `publish`, `watch` and `tui`: recorded runs, and runs that go on."""
+"""`perfguard show`, `report`, `publish`, `watch` and `tui`: recorded runs, and runs that go on."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from perfguard.cli.options import flag, format_option, load, output_options, verdict_options
+from perfguard.cli.options import flag, load, output_options, verdict_options
 from perfguard.cli.watching import find_source, require_tui, show_tui, source_options, stream
-from perfguard.errors import ExitCode, NothingSelectedError
+from perfguard.errors import ExitCode
 from perfguard.units import format_bytes, format_count, printable, shorten
 
 _MOST_FAILURES = 10
@@ -49,42 +49,6 @@ def show_command(**options: Any) -> None:
     if options["fail_on"] is not None and result.gate is not None:
         result = replace(result, exit_code=int(exit_code(result.gate, fail_on=loaded.config.fail_on)))
     show(result, options)
-
-
-@click.command("history")
-@click.argument("case", required=False)
-@click.option("--last", type=click.IntRange(min=1), default=40, show_default=True, metavar="N", help="Runs to show.")
-@format_option
-def history_command(case: str | None, last: int, output_format: str) -> None:
-    """Show CASE in each recorded run, and where its level changed; without CASE, a line for each case.
-
-    CASE is an id, a short name or a pattern as for -c. Each machine and each software stack is a series of its own, so
-    neither is taken for a change of the code. A change is five runs or more at another level, by 0.5 % or more; single
-    slow runs, drift and noise are none. Where the code differs, `perfguard bisect` finds the commit.
-    """
-    from perfguard.benchmarks.selection import did_you_mean, names_case
-    from perfguard.cli.output import print_and_exit
-    from perfguard.records.case_names import short_names
-    from perfguard.report.case_history import unread_runs
-    from perfguard.report.terminal.history import render_histories, render_history
-    from perfguard.watch.change_points import cases_on_machines
-    from perfguard.watch.past_runs import read_history
-
-    history = read_history(load({}, keys=()))
-    known = short_names(point.case_id for point in history.points)
-    chosen = [case_id for case_id, name in known.items() if case is None or case == name or names_case(case, case_id)]
-    if case is not None and not chosen:
-        nearest = did_you_mean(case, known)
-        raise NothingSelectedError(f"no recorded run holds a case {case!r}{nearest}; `perfguard history` lists all")
-    found = cases_on_machines(point for point in history.points if point.case_id in chosen)
-    for sentence in unread_runs(history)[:_MOST_FAILURES]:
-        click.echo(printable(shorten(sentence, _MOST_CHARACTERS)), err=True)
-    print_and_exit(
-        found,
-        lambda: render_history(found, last=last) if len(chosen) == 1 else render_histories(found),
-        output_format,
-        exit_code=int(ExitCode.PASS),
-    )
 
 
 @click.command("report", epilog="`perfguard publish` writes a site of all recorded runs.")

@@ -144,6 +144,7 @@ def hogbatch(*, shapes: str | None, seeds: int, search_s: float, folder: Path, b
     Run the same command again to continue: each run is stored as soon as it has ended.
     """
     from perfguard.cli.progress import make_progress
+    from perfguard.cli.recording import recorder
     from perfguard.hetero.settings import with_device
     from perfguard.hetero.shapes import SHAPES
     from perfguard.records.training import Training, TrainingConfig
@@ -164,6 +165,7 @@ def hogbatch(*, shapes: str | None, seeds: int, search_s: float, folder: Path, b
             suite=config.data.source,
             cases=(),
             budget_s=config.time_s or 0.0,
+            record=recorder(loaded),
         )
         return train(request, config if options["device"] is None else with_device(config, options["device"]))
 

@@ -236,17 +236,20 @@ def audit(**options: Any) -> None:
 
 
 def _request(options: dict[str, Any], task: TaskConfig, threads: int, progress: RunProgress) -> Request:
+    from perfguard.cli.recording import recorder
     from perfguard.runner.session import Request
 
+    loaded = shared.load({"cpus": options["cpus"], "threads": threads})
     return Request(
         command="task",
         arguments=shared.command_line(),
-        loaded=shared.load({"cpus": options["cpus"], "threads": threads}),
+        loaded=loaded,
         suite=task.name,
         cases=(),
         budget_s=0.0,
         observe=progress.observe,
         progress=progress.step,
+        record=recorder(loaded),
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perfguard.records.history import History
 from perfguard.records.result import RunResult
 from perfguard.records.run import Stage
 from perfguard.records.steps.ops import Attribution
 from perfguard.records.steps.profile import ProfileReport
 from perfguard.records.task_results import TaskResult
 from perfguard.records.training import Training
-from perfguard.watch.view.run_view import History
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
+from perfguard.records.history import HistoryPoint
 from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import CaseHistory, changes_before, short_source
 from perfguard.report.html.charts import Cell, Chart, LinearAxis, Table, cells, height_of, levels
@@ -12,7 +13,6 @@ from perfguard.report.html.svg import Element, element, percent, picture
 from perfguard.report.rows import MARKS, Number
 from perfguard.report.scales import bounds_of
 from perfguard.units import format_count, format_ratio, format_seconds
-from perfguard.watch.view.run_view import HistoryPoint
 
 _HEIGHT, _TOP, _FLOOR = 190, 22, 166
 _MOST = 120  # Runs of one picture; the latest ones

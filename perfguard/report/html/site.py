@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from perfguard.records.history import History
 from perfguard.records.result import RunResult
 from perfguard.report.case_history import CaseHistory, changes_text, histories_of, short_source, unread_runs
 from perfguard.report.html.charts import Cell, Table, cells, mark_cell
@@ -18,7 +19,6 @@ from perfguard.report.html.sections import verdict_of
 from perfguard.report.html.series import moment, series
 from perfguard.report.rows import Number, mark_of_run
 from perfguard.units import cut_middle, format_count, format_effect, format_seconds
-from perfguard.watch.view.run_view import History
 
 PAGES = "runs"  # Folder of the runs' pages, beside the first page
 _MOST_NAME_BYTES = 200
@@ -73,7 +73,7 @@ def render_index(rows: Sequence[SiteRow], history: History, *, source: str) -> s
             is_sortable=True,
         ),
         cases=[_case(case) for case in sorted(histories_of(history), key=lambda case: case.case_id)],
-        problems=unread_runs(history),
+        problems=unread_runs(history.problems),
     )
 
 

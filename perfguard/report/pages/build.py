@@ -16,9 +16,11 @@ from perfguard.config import LoadedConfig
 from perfguard.errors import MeasurementError, PerfguardError, StoreError
 from perfguard.gate.show import rejudge_run
 from perfguard.gate.tasks import task_result
+from perfguard.history.reading import read_history
 from perfguard.host.identity import machine_line
 from perfguard.records.events import OpsCompared
 from perfguard.records.facts import fact
+from perfguard.records.history import History
 from perfguard.records.result import RunResult
 from perfguard.records.run import BlockConditions, CaseSamples, Stage
 from perfguard.records.run_data import RunData
@@ -32,10 +34,8 @@ from perfguard.report.pages.raw_files import arm_facts, raw_files
 from perfguard.report.terminal.fingerprint import render_fingerprint
 from perfguard.runner.training import training_of
 from perfguard.store.artifacts import RESULT_NAME, parse_result
-from perfguard.watch.past_runs import read_history
 from perfguard.watch.sources.event_sources import EVENTS_FILE, host_of, read_attribution, read_beside
 from perfguard.watch.sources.event_tail import EventTail, SeenEvent, TailUpdate
-from perfguard.watch.view.run_view import History
 from perfguard.watch.view.watching import CUT
 
 _MAX_VOID_FRACTION = Policy().max_void_fraction

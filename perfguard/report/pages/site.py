@@ -12,15 +12,15 @@ from pathlib import Path
 from perfguard.codec import from_builtins, to_builtins
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
+from perfguard.history.reading import MAX_RUNS, read_history
+from perfguard.records.history import History
 from perfguard.report.case_history import unread_runs
 from perfguard.report.escaping import island
 from perfguard.report.html.page import MARKER, look, render_report
 from perfguard.report.html.site import PAGES, SiteRow, page_name, render_index, site_row
 from perfguard.report.pages.build import read_run, source_of
 from perfguard.store.files import write_text
-from perfguard.watch.past_runs import MAX_RUNS, read_history
 from perfguard.watch.sources.event_sources import EVENTS_FILE
-from perfguard.watch.view.run_view import History
 
 INDEX = "index.html"
 NO_JEKYLL = ".nojekyll"  # Tells GitHub Pages to serve the files as they are
@@ -71,7 +71,7 @@ def publish(loaded: LoadedConfig, site: Path, *, force: bool = False) -> Publish
         unchanged=unchanged,
         runs=len(rows),
         failures=tuple(failures),
-        problems=unread_runs(history),
+        problems=unread_runs(history.problems),
     )
 
 

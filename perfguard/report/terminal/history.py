@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from perfguard.history.changes import CaseOnMachine, ChangeCause, ChangePoint
 from perfguard.records.case_names import short_names
+from perfguard.records.history import HistoryPoint
 from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import changes_before, short_source
 from perfguard.report.rows import Number
 from perfguard.report.scales import bounds_of
 from perfguard.report.terminal.tables import plain_table, texts
 from perfguard.units import format_count, format_effect, format_seconds
-from perfguard.watch.change_points import CaseOnMachine, ChangeCause, ChangePoint
-from perfguard.watch.view.run_view import HistoryPoint
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,6 +25,7 @@ _SIGNS = {Outcome.REGRESSED.value: "▲ regressed", Outcome.IMPROVED.value: "▼
 _CAUSES = {
     ChangeCause.CODE: "the code differs",
     ChangeCause.SAME_CODE: "the code is the same, so the machine changed, or it is noise",
+    ChangeCause.WITHIN_NOISE: "the code differs, but this machine changed the case as much without it",
     ChangeCause.UNKNOWN: "the code of one of them is not known",
 }
 
@@ -39,7 +40,7 @@ def render_histories(found: Sequence[CaseOnMachine]) -> list[RenderableType]:
     if not found:
         return texts("no recorded run holds a case; `perfguard gate` or `perfguard run` makes one")
     names = short_names(each.case_id for each in found)
-    table = plain_table("~~case", "~machine/2", ">runs", ">latest", ">change", "since/1")
+    table = plain_table("~~case", "~machine/2", ">runs", ">latest", ">change", "since/1", "state")
     for each in found:
         change = each.changes[-1] if each.changes else None
         table.add_row(
@@ -49,6 +50,7 @@ def render_histories(found: Sequence[CaseOnMachine]) -> list[RenderableType]:
             format_seconds(each.points[-1].median_s),
             format_effect(change.log_ratio) if change else "-",
             f"{_day(change.after)}, {_source(change.after)}" if change else "",
+            _state(change) if change else "",
         )
     return [table]
 
@@ -94,9 +96,21 @@ def _changes(each: CaseOnMachine) -> Iterable[RenderableType]:
         ends = f"{_source(change.before)} ({_day(change.before)}) and {_source(change.after)} ({_day(change.after)})"
         size = f"{format_effect(change.log_ratio)} {interval}"
         yield from texts(f"{_sign(change)}: {word} by {size} between {ends}; {_CAUSES[change.cause]}")
-        if change.cause is ChangeCause.CODE and change.before.commit and change.after.commit and change.log_ratio > 0:
+        if change.stated is not None:
+            said = change.stated
+            yield from texts(
+                f"  {said.state.value}: {said.reason} ({said.author}, {_date(said.stated_at)})", style="dim"
+            )
+        elif change.is_of_the_code and change.before.commit and change.after.commit and change.log_ratio > 0:
             ends = f"--good {change.before.commit[:12]} --bad {change.after.commit[:12]}"
             yield from texts(f"  perfguard bisect {ends} -c {shlex.quote(each.case_id)}", style="dim")
+
+
+def _state(change: ChangePoint) -> str:
+    """What people or, without them, the runs say of a change."""
+    if change.stated is not None:
+        return change.state.value
+    return change.state.value if change.is_of_the_code else change.cause.value
 
 
 def _sign(change: ChangePoint) -> str:
@@ -108,4 +122,8 @@ def _source(point: HistoryPoint) -> str:
 
 
 def _day(point: HistoryPoint) -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime(point.t_wall))
+    return _date(point.t_wall)
+
+
+def _date(t_wall: float) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(t_wall))

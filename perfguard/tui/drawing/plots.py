@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from perfguard.records.history import HistoryPoint
 from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import changes_before
 from perfguard.report.scales import bounds_of, limit_for, ratio_of
 from perfguard.tui.drawing.grid import NO_ROOM, Canvas, Grid, position, thinned
 from perfguard.tui.drawing.spans import EMPTY, Glyphs, Line, Role, Span, line, width_of
 from perfguard.units import format_change, format_count, format_seconds
-from perfguard.watch.view.run_view import CaseSeries, CaseView, HistoryPoint
+from perfguard.watch.view.run_view import CaseSeries, CaseView
 
 _NARROWEST = 3  # Columns below which an axis says nothing
 _ECDF_LABELS = 5  # Columns left of the plot: `100 %`

@@ -10,6 +10,7 @@ from textual.containers import Container
 from textual.widget import Widget
 
 from perfguard.errors import PerfguardError
+from perfguard.records.history import History
 from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import CaseHistory, changes_text, histories_of, unread_runs
 from perfguard.report.scales import bounds_of
@@ -22,7 +23,6 @@ from perfguard.tui.tables.columns import Column, TableSpec, falling, number
 from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Pane
 from perfguard.units import format_count, format_effect, format_seconds, printable
-from perfguard.watch.view.run_view import History
 
 _SINCE = {"stored baseline": "baseline", "run before": "run before", None: "-"}
 
@@ -100,7 +100,7 @@ class HistoryScreen(ViewScreen):
 
     def _show(self, found: tuple[History, str]) -> None:
         history, self._state = found
-        self._rows, self._problems = histories_of(history), unread_runs(history)
+        self._rows, self._problems = histories_of(history), unread_runs(history.problems)
         self.update_body(resort=True)
 
     def update_body(self, *, resort: bool) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
@@ -164,36 +162,3 @@ class CaseSeries:
     block_log_ratios: tuple[float, ...] = ()  # One for each finished block, candidate over baseline; empty for one arm
     blocks: tuple[int, ...] = ()  # The number of the block of each of them, from 0
     voided: frozenset[int] = frozenset()  # Those of them that the arm-blind rule leaves out of the effect
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryPoint:
-    """One case in one recorded run, for a series over runs."""
-
-    run_id: str  # Name of the run's folder
-    t_wall: float  # When the run started, seconds since the epoch
-    case_id: str
-    median_s: float  # Median seconds of an iteration in the candidate, or the only arm
-    spread_ratio: float | None  # Standard deviation between its blocks' log medians; None with fewer than two
-    source_id: str | None  # Identity of the source tree that was measured
-    machine_id: str | None
-    stack_id: str | None
-    outcome: str | None  # Value of Outcome where it was compared
-    commit: str | None = None  # Commit that the source tree is, or was made from, where known
-
-    @property
-    def spread_s(self) -> tuple[float, ...]:
-        """The median less and plus its spread; empty where that is unknown."""
-        if self.spread_ratio is None or not math.isfinite(self.spread_ratio):
-            return ()
-        return self.median_s * (1 - self.spread_ratio), self.median_s * (1 + self.spread_ratio)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """Series over the recorded runs."""
-
-    points: tuple[HistoryPoint, ...] = ()  # Sorted by time, then by case
-    baselines_s: dict[str, float] = field(default_factory=dict)  # Stored medians of `machine_id`, by case id
-    machine_id: str | None = None  # The machine that the stored baselines are of; None where that is not known
-    problems: Mapping[str, Fact] = field(default_factory=dict)  # Why recordings of runs could not be read, by run

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from perfguard.records.history import History, HistoryPoint
 from perfguard.report.case_history import histories_of
-from perfguard.watch.view.run_view import History, HistoryPoint
 
 CASE = "kernel.linear[m=128]"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from perfguard.cli.output import plain_text
+from perfguard.history.changes import cases_on_machines
 from perfguard.report.terminal.history import render_histories, render_history
-from perfguard.watch.change_points import cases_on_machines
 from tests.runs_over_time import runs
 
 GOLDEN = Path(__file__).parent / "golden"

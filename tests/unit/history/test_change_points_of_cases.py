@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from perfguard.watch.change_points import ChangeCause, cases_on_machines, change_points_of
+from perfguard.history.changes import ChangeCause, cases_on_machines, change_points_of
 from tests.runs_over_time import point, runs
 
 

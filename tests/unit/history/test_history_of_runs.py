@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
+import fcntl
 import shutil
 
 import pyperf
 import pytest
 
 from perfguard.config import load_config
+from perfguard.history.reading import read_history
 from perfguard.host.probe import probe
 from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.store.baselines import CONTROL_KEY, BaselineStore
-from perfguard.watch.past_runs import read_history
 from tests.recorded_runs import CASE_IDS, DATA, FAILING, MACHINE, NEW, SAME, SLOWER, STARTED
 
 
@@ -105,42 +104,52 @@ def test_a_project_without_runs_has_an_empty_history(project):
     assert (read(project).points, read(project).problems) == ((), {})
 
 
-def test_what_was_read_once_is_read_again_only_when_it_changed(project, record):
+def test_what_was_read_once_is_read_again_only_when_it_has_grown(project, record):
     path = record("rounds", "one")
-    first, status = read(project), path.stat()
-    path.write_bytes(b"x" * (status.st_size - 1) + b"\n")
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    first = read(project)
+    content = path.read_bytes()
+    path.write_bytes(b"x" * len(content))
     assert read(project) == first
-    os.utime(path, ns=(1, 1))
-    assert (read(project).points, len(read(project).problems)) == ((), 1)
+    path.write_bytes(content[: len(content) // 2])
+    again = read(project)
+    assert 0 < len(again.points) <= len(first.points)
+    path.write_bytes(content + b"x\n")
+    assert (read(project).points, len(read(project).problems)) == (first.points, 1)
 
 
-def test_a_removed_run_leaves_the_series(project, record):
+def test_a_removed_run_stays_in_the_series(project, record):
     record("rounds", "one")
     path = record("rounds", "two")
-    read(project)
+    before = read(project)
     shutil.rmtree(path.parent)
-    assert {point.run_id for point in read(project).points} == {"one"}
+    assert read(project).points == before.points
+    assert {point.run_id for point in before.points} == {"one", "two"}
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"schema": 1, "runs": 3}', '{"schema": 99, "runs": {}}'])
-def test_a_damaged_memory_is_made_anew(project, record, content):
+def test_nothing_is_kept_where_runs_are_not_to_be_recorded(project, record):
+    path = record("rounds", "one")
+    (project / "perfguard.toml").write_text('database = "off"')
+    assert read(project).points
+    shutil.rmtree(path.parent)
+    assert read(project).points == ()
+
+
+def test_a_run_that_goes_on_is_left_for_later(project, record):
+    path = record("rounds", "one")
+    with path.open("ab") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        assert read(project).points == ()
+    assert read(project).points
+
+
+def test_projects_on_one_machine_are_apart(project, record, tmp_path_factory):
     record("rounds", "one")
-    wanted = read(project)
-    cache = project / ".perfguard" / "history.json"
-    cache.write_text(content)
-    assert read(project) == wanted
-    assert json.loads(cache.read_text())["schema"] == 3
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_place_that_cannot_be_written_is_read_all_the_same(project, record):
-    record("rounds", "one")
-    (project / ".perfguard").chmod(0o500)
-    try:
-        assert read(project).points
-    finally:
-        (project / ".perfguard").chmod(0o700)
+    assert read(project).points
+    other = tmp_path_factory.mktemp("other")
+    (other / "perfguard.toml").write_text("")
+    assert read(other).points == ()
+    (other / "perfguard.toml").write_text(f'project = "{project.name}"')
+    assert read(other).points == read(project).points
 
 
 def test_the_stored_baseline_of_this_machine_is_beside_the_points(project, record, stored_baseline):
@@ -156,15 +165,3 @@ def test_a_damaged_baseline_only_takes_its_line_away(project, record, stored_bas
     (place / "noise.json").write_text("{")
     found = read(project)
     assert (found.baselines_s, bool(found.points)) == ({}, True)
-
-
-def test_kept_times_that_no_run_can_have_are_read_again(project, record):
-    record("rounds", "20260102T030405-a1b2c3")
-    right = read_history(load_config(project, {}, {}))
-    cache = project / ".perfguard" / "history.json"
-    kept = json.loads(cache.read_text())
-    for run in kept["runs"].values():
-        for point in run["points"]:
-            point["median_s"] = 0.0
-    cache.write_text(json.dumps(kept))
-    assert read_history(load_config(project, {}, {})).points == right.points

@@ -1,0 +1,1 @@
+"""One module a version; a version is never changed once it was released."""

@@ -1,0 +1,239 @@
+"""Questions to the history."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from perfguard.codec import from_builtins
+from perfguard.errors import NothingSelectedError, StoreError
+from perfguard.history.database import Database
+from perfguard.records.facts import Fact
+from perfguard.records.history import CaseRecord, CaseSamples, HistoryPoint, LoggedRun, MeasuredCode, RunRecord
+from perfguard.records.machine.fingerprint import Fingerprint
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection, Select
+
+
+def read_points(
+    database: Database, project: str, *, case_ids: Collection[str] | None = None, last: int | None = None
+) -> tuple[HistoryPoint, ...]:
+    """Points of a project in the order of time, then of cases; of the newest `last` runs.
+
+    Without `case_ids`, of all cases.
+
+    Raises:
+        DatabaseError: The database cannot be read.
+    """
+    with database.reading() as connection:
+        found = _points(connection, project, case_ids, last)
+    found.sort(key=lambda point: (point.t_wall, point.case_id))
+    return tuple(found)
+
+
+def _points(
+    connection: Connection, project: str, case_ids: Collection[str] | None, last: int | None
+) -> list[HistoryPoint]:
+    from sqlalchemy import and_, select
+
+    from perfguard.history.tables import effects, runs, series, values
+
+    # Few series have many rows each: looking runs up once is cheaper than joining their texts to each row.
+    of_runs = select(runs.c.id, runs.c.run_id, runs.c.started_at, runs.c.source_id, runs.c.stack_id, runs.c.commit)
+    of_runs = of_runs.where(counts(project)).order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(last)
+    known = {row[0]: row for row in connection.execute(of_runs)}
+    first = min(known) if last is not None and known else None
+    of_series = select(series.c.id, series.c.case_id, series.c.machine_id).where(series.c.project == project)
+    if case_ids is not None:
+        of_series = of_series.where(series.c.case_id.in_(case_ids))
+    points: list[HistoryPoint] = []
+    for series_id, case_id, machine_id in connection.execute(of_series).all():
+        of_values = (
+            select(values.c.run_row, values.c.median_s, values.c.spread_ratio, values.c.blocks, effects.c.outcome)
+            .outerjoin(effects, and_(effects.c.series_id == values.c.series_id, effects.c.run_row == values.c.run_row))
+            .where(values.c.series_id == series_id, *([] if first is None else [values.c.run_row >= first]))
+        )
+        for row, median_s, spread_ratio, blocks, outcome in connection.execute(of_values):
+            if (run := known.get(row)) is not None:
+                points.append(
+                    HistoryPoint(
+                        run_id=run[1],
+                        t_wall=run[2],
+                        case_id=case_id,
+                        median_s=median_s,
+                        spread_ratio=spread_ratio,
+                        source_id=run[3],
+                        machine_id=machine_id or None,
+                        stack_id=run[4],
+                        outcome=outcome,
+                        commit=run[5],
+                        blocks=blocks,
+                    )
+                )
+    return points
+
+
+def counts(project: str) -> ColumnElement[bool]:
+    """Whether a row of `runs` is of a project and no later one corrects it."""
+    from sqlalchemy import and_, select
+
+    from perfguard.history.tables import runs
+
+    later = runs.alias("later")
+    corrected = select(later.c.corrects).where(later.c.corrects.is_not(None))
+    return and_(runs.c.project == project, runs.c.id.not_in(corrected))
+
+
+def read_case_ids(database: Database, project: str) -> tuple[str, ...]:
+    """All cases of a project, in the order in which they were first recorded."""
+    from sqlalchemy import func, select
+
+    from perfguard.history.tables import series
+
+    first = func.min(series.c.id)
+    question = select(series.c.case_id).where(series.c.project == project).group_by(series.c.case_id).order_by(first)
+    with database.reading() as connection:
+        return tuple(connection.execute(question).scalars().all())
+
+
+def find_run(database: Database, project: str, name: str) -> int:
+    """Row of the run whose id begins with a name.
+
+    Raises:
+        NothingSelectedError: There is none, or several.
+    """
+    from sqlalchemy import select
+
+    from perfguard.history.tables import runs
+
+    question = select(runs.c.id).where(counts(project), runs.c.run_id.startswith(name, autoescape=True)).limit(2)
+    with database.reading() as connection:
+        found: list[int] = list(connection.execute(question).scalars())
+    if len(found) != 1:
+        kind = "no recorded run begins" if not found else "several recorded runs begin"
+        raise NothingSelectedError(f"{kind} with {name!r}; `perfguard history log` lists them")
+    return found[0]
+
+
+def read_log(database: Database, project: str, *, last: int) -> tuple[LoggedRun, ...]:
+    """The newest runs of a project, newest first."""
+    from sqlalchemy import select
+
+    from perfguard.history.tables import runs
+
+    newest = select(runs).where(counts(project)).order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(last)
+    with database.reading() as connection:
+        rows = connection.execute(newest).mappings().all()
+    return tuple(LoggedRun(row=row["id"], run=_run(row), cases=row["cases"]) for row in rows)
+
+
+def read_run(database: Database, row: int) -> RunRecord:
+    """A run with its cases, as it was recorded.
+
+    Raises:
+        StoreError: What is stored makes no run.
+        DatabaseError: The database cannot be read.
+    """
+    with database.reading() as connection:
+        return run_in(connection, row)
+
+
+def run_in(connection: Connection, row: int) -> RunRecord:
+    """The same on a connection."""
+    from sqlalchemy import select
+
+    from perfguard.history.tables import runs
+
+    found = connection.execute(select(runs).where(runs.c.id == row)).mappings().one()
+    cases = tuple(CaseRecord(**each) for each in connection.execute(_cases_of(row)).mappings())
+    return replace(_run(found), cases=tuple(sorted(cases, key=lambda case: case.case_id)))
+
+
+def _cases_of(row: int) -> Select[Any]:
+    from sqlalchemy import and_, select
+
+    from perfguard.history.tables import effects, series, values
+
+    of = effects.c
+    return (
+        select(
+            series.c.case_id,
+            values.c.median_s,
+            values.c.spread_ratio,
+            values.c.blocks,
+            of.outcome,
+            of.log_ratio,
+            of.lower,
+            of.upper,
+        )
+        .select_from(series)
+        .join(values, values.c.series_id == series.c.id)
+        .outerjoin(effects, and_(of.series_id == values.c.series_id, of.run_row == values.c.run_row))
+        .where(values.c.run_row == row)
+    )
+
+
+def _run(row: Any) -> RunRecord:
+    problem = row["problem"]
+    return RunRecord(
+        project=row["project"],
+        run_id=row["run_id"],
+        started_at=row["started_at"],
+        mode=row["mode"],
+        suite=row["suite"],
+        machine_id=row["machine_id"],
+        outcome=row["outcome"],
+        exit_code=row["exit_code"],
+        candidate=MeasuredCode(source_id=row["source_id"], stack_id=row["stack_id"], commit=row["commit"]),
+        baseline=MeasuredCode(
+            source_id=row["baseline_source_id"], stack_id=row["baseline_stack_id"], commit=row["baseline_commit"]
+        )
+        if row["is_paired"]
+        else None,
+        events_bytes=row["events_bytes"],
+        problem=from_builtins(json.loads(problem), Fact, source=row["run_id"]) if problem else None,
+    )
+
+
+def read_samples(database: Database, row: int) -> dict[str, CaseSamples]:
+    """Samples of a run's cases, by case id; none where they were dropped.
+
+    Raises:
+        StoreError: They are damaged.
+        DatabaseError: The database cannot be read.
+    """
+    from sqlalchemy import select
+
+    from perfguard.history.tables import samples, series
+
+    wanted = select(series.c.case_id, samples.c.content).join(series, series.c.id == samples.c.series_id)
+    with database.reading() as connection:
+        rows = connection.execute(wanted.where(samples.c.run_row == row)).all()
+    return {case_id: unpacked(content, f"samples of {case_id} in run {row}") for case_id, content in rows}
+
+
+def unpacked(content: bytes, source: str) -> CaseSamples:
+    """Samples from their stored form. Raises StoreError: they are damaged."""
+    try:
+        return from_builtins(json.loads(zlib.decompress(content)), CaseSamples, source=source)
+    except (zlib.error, ValueError) as error:
+        raise StoreError(f"{source} are damaged: {error}") from error
+
+
+def read_fingerprints(database: Database, ids: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Fingerprint]:
+    """Fingerprints by the ids of machine and software; those that are not known are left out."""
+    from sqlalchemy import select, tuple_
+
+    from perfguard.history.tables import fingerprints
+
+    key = tuple_(fingerprints.c.machine_id, fingerprints.c.stack_id)
+    with database.reading() as connection:
+        rows = connection.execute(select(fingerprints).where(key.in_(ids))).all()
+    return {
+        (machine_id, stack_id): from_builtins(json.loads(content), Fingerprint, source=f"fingerprint {machine_id}")
+        for machine_id, stack_id, content in rows
+    }

@@ -1,0 +1,117 @@
+"""Two revisions compared by what is recorded of them: paired where a run measured both, else over the runs of each."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perfguard.history.database import Database
+from perfguard.history.queries import counts
+from perfguard.records.history import CaseBetweenRevisions
+from perfguard.stats.rounds import welch
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_LEVEL = 0.95
+_HALF_WIDTH = 1.96  # Standard errors of an interval at that level
+_LEAST_RUNS = 2  # Of each revision, for an interval over runs
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A case in one run."""
+
+    key: tuple[str, str | None, str | None]  # Case, machine, software
+    commit: str
+    baseline_commit: str | None
+    median_s: float
+    effect: tuple[float, float, float] | None  # Log ratio and the ends of its interval
+
+
+def compare_revisions(database: Database, project: str, before: str, after: str) -> tuple[CaseBetweenRevisions, ...]:
+    """Cases that are recorded at both commits, the largest slowdown first; runs of changed trees do not count.
+
+    Raises:
+        DatabaseError: The database cannot be read.
+    """
+    with database.reading() as connection:
+        found = list(_measured(connection, project, (before, after)))
+    keys = dict.fromkeys(each.key for each in found)
+    compared = (_compared([each for each in found if each.key == key], before, after) for key in keys)
+    return tuple(sorted(filter(None, compared), key=lambda case: -case.log_ratio))
+
+
+def _measured(connection: Connection, project: str, commits: tuple[str, str]) -> Iterator[_Measured]:
+    from sqlalchemy import and_, select
+
+    from perfguard.history.tables import effects, runs, series, values
+
+    question = (
+        select(
+            series.c.case_id,
+            series.c.machine_id,
+            runs.c.stack_id,
+            runs.c.commit,
+            runs.c.baseline_commit,
+            values.c.median_s,
+            effects.c.log_ratio,
+            effects.c.lower,
+            effects.c.upper,
+        )
+        .select_from(runs)
+        .join(values, values.c.run_row == runs.c.id)
+        .join(series, series.c.id == values.c.series_id)
+        .outerjoin(effects, and_(effects.c.series_id == values.c.series_id, effects.c.run_row == values.c.run_row))
+        .where(
+            counts(project), series.c.project == project, runs.c.commit.in_(commits), runs.c.source_id.not_like("%+%")
+        )
+    )
+    for case_id, machine_id, stack_id, commit, baseline, median_s, *effect in connection.execute(question):
+        known = None if None in effect else tuple(effect)
+        yield _Measured((case_id, machine_id or None, stack_id), commit, baseline, median_s, known)
+
+
+def _compared(found: Sequence[_Measured], before: str, after: str) -> CaseBetweenRevisions | None:
+    earlier = [each.median_s for each in found if each.commit == before]
+    later = [each.median_s for each in found if each.commit == after]
+    paired = [each.effect for each in found if each.commit == after and each.baseline_commit == before and each.effect]
+    if not later or not (earlier or paired):
+        return None
+    log_ratio, lower, upper = _pooled(paired) if paired else _over_runs(earlier, later)
+    case_id, machine_id, stack_id = found[0].key
+    return CaseBetweenRevisions(
+        case_id=case_id,
+        machine_id=machine_id,
+        stack_id=stack_id,
+        before_s=statistics.median(earlier) if earlier else None,
+        after_s=statistics.median(later),
+        before_runs=len(earlier),
+        after_runs=len(later),
+        paired_runs=len(paired),
+        log_ratio=log_ratio,
+        lower=lower,
+        upper=upper,
+    )
+
+
+def _pooled(effects: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
+    """Mean of paired effects, each weighted by the inverse of its variance."""
+    errors = [max((upper - lower) / 2 / _HALF_WIDTH, 1e-6) for _, lower, upper in effects]
+    weights = [1 / error**2 for error in errors]
+    mean = sum(weight * effect[0] for weight, effect in zip(weights, effects, strict=True)) / sum(weights)
+    half = _HALF_WIDTH / math.sqrt(sum(weights))
+    return mean, mean - half, mean + half
+
+
+def _over_runs(before: Sequence[float], after: Sequence[float]) -> tuple[float, float | None, float | None]:
+    logs = [np.log(np.asarray(side)) for side in (before, after)]
+    if min(len(before), len(after)) < _LEAST_RUNS:
+        return float(np.mean(logs[1]) - np.mean(logs[0])), None, None
+    found = welch(logs[0], logs[1], _LEVEL)
+    return found.log_ratio, found.interval.lower, found.interval.upper

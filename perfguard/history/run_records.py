@@ -1,0 +1,94 @@
+"""From the fold over a run's events to what the history keeps of it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import statistics
+from collections.abc import Iterator
+
+from perfguard.codec import to_json
+from perfguard.records.events import ArmReady
+from perfguard.records.facts import Fact
+from perfguard.records.history import CaseRecord, CaseSamples, MeasuredCode, RunRecord
+from perfguard.records.run import Arm
+from perfguard.records.run_data import RunData
+
+_LONGEST_S = 1e9  # Thirty years; a damaged recording can hold any number
+_MOST_BLOCKS = 2**15 - 1
+
+
+def is_of_interest(data: RunData) -> bool:
+    """Whether a run says how fast the code is: it injects nothing, and is no trial, bisection or calibration."""
+    return data.start is not None and not data.start.is_injected and data.start.gate.uses_allowances
+
+
+def record_of(
+    data: RunData, *, project: str, run_id: str, started_at: float, events_bytes: int, problem: Fact | None = None
+) -> RunRecord:
+    """What a run measured; without a start, a record that says only that there is none."""
+    start, end, arms = data.start, data.end, data.arms
+    return RunRecord(
+        project=project,
+        run_id=run_id,
+        started_at=started_at,
+        mode=start.mode if start else "",
+        suite=start.suite if start else "",
+        machine_id=start.machine_id if start else None,
+        outcome=end.outcome if end else None,
+        exit_code=end.exit_code if end else None,
+        candidate=_code(arms[Arm.CANDIDATE]) if Arm.CANDIDATE in arms else MeasuredCode(),
+        baseline=_code(arms[Arm.BASELINE]) if Arm.BASELINE in arms else None,
+        events_bytes=events_bytes,
+        problem=problem,
+        cases=tuple(sorted(_cases(data), key=lambda case: case.case_id)) if is_of_interest(data) else (),
+    )
+
+
+def samples_of(data: RunData) -> dict[str, CaseSamples]:
+    """The samples behind each case's record, by case id."""
+    found = {
+        case_id: [block for block in data.effect_blocks(case_id) if block.is_finished] for case_id in data.known_ids
+    }
+    return {
+        case_id: CaseSamples(
+            baseline_s=tuple(tuple(block.baseline_s) for block in blocks if block.baseline_s),
+            candidate_s=tuple(tuple(block.candidate_s) for block in blocks if block.candidate_s),
+        )
+        for case_id, blocks in found.items()
+        if blocks
+    }
+
+
+def content_hash(record: RunRecord) -> str:
+    """Equal for equal records, wherever they were made."""
+    return hashlib.sha256(to_json(record).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _code(ready: ArmReady) -> MeasuredCode:
+    return MeasuredCode(source_id=ready.source_id, stack_id=ready.stack_id, commit=ready.commit)
+
+
+def _cases(data: RunData) -> Iterator[CaseRecord]:
+    for case_id in data.known_ids:
+        blocks = [block for block in data.effect_blocks(case_id) if block.is_finished and block.candidate_s]
+        medians_s = [statistics.median(block.candidate_s) for block in blocks]
+        medians_s = [median_s for median_s in medians_s if 0 < median_s < _LONGEST_S]
+        if not medians_s:
+            continue
+        logs = [math.log(median_s) for median_s in medians_s]
+        verdict = data.verdicts.get(case_id)
+        yield CaseRecord(
+            case_id=case_id,
+            median_s=statistics.median(medians_s),
+            spread_ratio=statistics.stdev(logs) if len(logs) > 1 else None,
+            blocks=min(len(logs), _MOST_BLOCKS),
+            outcome=verdict.outcome if verdict else None,
+            log_ratio=_finite(verdict.log_ratio) if verdict else None,
+            lower=_finite(verdict.lower) if verdict else None,
+            upper=_finite(verdict.upper) if verdict else None,
+        )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,143 @@
+"""The tables of the history. Rows are only added: a run that is read again is a new row that corrects the old one.
+
+`values` is the large one. Its key (series, run) gives a series in one range of the index: SQLite keeps the rows in that
+order (WITHOUT ROWID), and PostgreSQL's index covers all columns. A BRIN index finds the newest runs of all series.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+REVISION = "0002"
+"""Newest migration; `perfguard.history.migrations` has them all."""
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("content_hash", Text, nullable=False, unique=True),
+    Column("corrects", Integer, ForeignKey("runs.id")),  # An earlier row of the same run, which no longer counts
+    Column("recorded_at", Double, nullable=False),
+    Column("started_at", Double, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("suite", Text, nullable=False),
+    Column("machine_id", Text),
+    Column("outcome", Text),
+    Column("exit_code", Integer),
+    Column("source_id", Text),
+    Column("stack_id", Text),
+    Column("commit", Text),
+    Column("is_paired", Integer, nullable=False),
+    Column("baseline_source_id", Text),
+    Column("baseline_stack_id", Text),
+    Column("baseline_commit", Text),
+    Column("events_bytes", BigInteger, nullable=False),
+    Column("cases", Integer, nullable=False),  # How many it measured
+    Column("problem", Text),  # A fact as JSON
+    Index(None, "project", "run_id"),
+    Index(None, "project", "started_at"),
+    Index(None, "corrects"),
+)
+
+series = Table(
+    "series",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("case_id", Text, nullable=False),
+    Column("machine_id", Text, nullable=False),  # Empty where it is not known
+    UniqueConstraint("project", "case_id", "machine_id"),
+)
+
+
+def _key(*included: str) -> PrimaryKeyConstraint:
+    return PrimaryKeyConstraint("series_id", "run_row", postgresql_include=list(included))
+
+
+def _of_case() -> tuple[Column[int], Column[int]]:
+    return (
+        Column("series_id", Integer, ForeignKey("series.id"), nullable=False),
+        Column("run_row", Integer, ForeignKey("runs.id"), nullable=False),
+    )
+
+
+values = Table(
+    "case_values",
+    metadata,
+    *_of_case(),
+    Column("median_s", Double, nullable=False),
+    Column("spread_ratio", Double),
+    Column("blocks", SmallInteger, nullable=False),
+    _key("median_s", "spread_ratio", "blocks"),
+    Index(None, "run_row", postgresql_using="brin").ddl_if(dialect="postgresql"),
+    sqlite_with_rowid=False,
+)
+
+effects = Table(
+    "effects",
+    metadata,
+    *_of_case(),
+    Column("outcome", Text, nullable=False),
+    Column("log_ratio", Double),
+    Column("lower", Double),
+    Column("upper", Double),
+    _key(),
+    sqlite_with_rowid=False,
+)
+
+samples = Table(
+    "samples",
+    metadata,
+    *_of_case(),
+    Column("content", LargeBinary, nullable=False),  # Deflated JSON of CaseSamples
+    _key(),
+    Index(None, "run_row"),
+    sqlite_with_rowid=False,
+)
+
+fingerprints = Table(
+    "fingerprints",
+    metadata,
+    Column("machine_id", Text, nullable=False),
+    Column("stack_id", Text, nullable=False),  # Empty where no software was asked
+    Column("content", Text, nullable=False),  # A fingerprint as JSON
+    PrimaryKeyConstraint("machine_id", "stack_id"),
+)
+
+change_states = Table(
+    "change_states",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("series_id", Integer, ForeignKey("series.id"), nullable=False),
+    Column("run_id", Text, nullable=False),  # First run at the new level
+    Column("state", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("stated_at", Double, nullable=False),
+    Index(None, "series_id"),
+)

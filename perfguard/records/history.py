@@ -1,0 +1,134 @@
+"""Runs as the history keeps them, and series over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from perfguard.records.facts import Fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredCode:
+    """What one arm of a run measured."""
+
+    source_id: str | None = None  # Identity of the source tree
+    stack_id: str | None = None  # Identity of the software below it
+    commit: str | None = None  # Commit that the source tree is, or was made from; None where it is not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseRecord:
+    """One case in one run."""
+
+    case_id: str
+    median_s: float  # Median seconds of an iteration over the blocks, of the candidate or the only arm
+    spread_ratio: float | None  # Standard deviation between the blocks' log medians; None with fewer than two
+    blocks: int  # Blocks (or rounds) that it rests on
+    outcome: str | None = None  # Value of Outcome; None where nothing was compared
+    log_ratio: float | None = None  # Effect on the log scale, candidate over baseline
+    lower: float | None = None  # Lower end of its interval
+    upper: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One run: enough for every series, without its samples."""
+
+    project: str  # What the runs of one repository have in common
+    run_id: str  # Name of its folder
+    started_at: float  # Seconds since the epoch
+    mode: str  # As in the first event: `paired`, `rounds`, `profile`, `training` or `task`
+    suite: str
+    machine_id: str | None
+    outcome: str | None  # How it ended; None where it was killed
+    exit_code: int | None
+    candidate: MeasuredCode = MeasuredCode()
+    baseline: MeasuredCode | None = None  # None where one arm was measured
+    events_bytes: int = 0  # Size of its event file when it was read
+    problem: Fact | None = None  # Why it could not be read whole
+    cases: tuple[CaseRecord, ...] = ()  # In the order of their ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSamples:
+    """The timed samples of one case in one run, seconds of an iteration, one list a block."""
+
+    baseline_s: tuple[tuple[float, ...], ...] = ()  # Empty where one arm was measured
+    candidate_s: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPoint:
+    """One case in one recorded run, for a series over runs."""
+
+    run_id: str  # Name of the run's folder
+    t_wall: float  # When the run started, seconds since the epoch
+    case_id: str
+    median_s: float  # Median seconds of an iteration in the candidate, or the only arm
+    spread_ratio: float | None  # Standard deviation between its blocks' log medians; None with fewer than two
+    source_id: str | None  # Identity of the source tree that was measured
+    machine_id: str | None
+    stack_id: str | None
+    outcome: str | None  # Value of Outcome where it was compared
+    commit: str | None = None  # Commit that the source tree is, or was made from, where known
+    blocks: int = 0  # Blocks that it rests on; 0 where that is not known
+
+    @property
+    def spread_s(self) -> tuple[float, ...]:
+        """The median less and plus its spread; empty where that is unknown."""
+        if self.spread_ratio is None or not math.isfinite(self.spread_ratio):
+            return ()
+        return self.median_s * (1 - self.spread_ratio), self.median_s * (1 + self.spread_ratio)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Series over the recorded runs."""
+
+    points: tuple[HistoryPoint, ...] = ()  # Sorted by time, then by case
+    baselines_s: dict[str, float] = field(default_factory=dict)  # Stored medians of `machine_id`, by case id
+    machine_id: str | None = None  # The machine that the stored baselines are of; None where that is not known
+    problems: Mapping[str, Fact] = field(default_factory=dict)  # Why recordings of runs could not be read, by run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedRun:
+    """A row of the log of runs."""
+
+    row: int  # Its number in the database
+    run: RunRecord  # Without its cases
+    cases: int  # How many it measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseBetweenRevisions:
+    """A case at two revisions, on one machine with one software stack."""
+
+    case_id: str
+    machine_id: str | None
+    stack_id: str | None
+    before_s: float | None  # Typical seconds of an iteration at the first revision; None where it was only compared
+    after_s: float  # The same at the second one
+    before_runs: int
+    after_runs: int
+    paired_runs: int  # Runs that measured both in turns; where there are any, the effect is theirs alone
+    log_ratio: float  # Second revision over the first
+    lower: float | None  # 95 % interval; None where a revision has a single run
+    upper: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseStatus:
+    """What a database holds."""
+
+    name: str
+    revision: str | None  # Version of its tables
+    size_bytes: int
+    projects: int
+    runs: int
+    corrected_runs: int  # Rows that a later one corrects
+    series: int
+    values: int
+    samples: int  # Cases of runs that have their samples
