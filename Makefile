@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-crashes proof-change-points fuzz pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-crashes proof-change-points proof-history fuzz pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -117,6 +117,9 @@ proof-crashes: $(READY) ## Kill, suspend and starve gates 300 times, and look at
 proof-change-points: $(READY) ## Hold the rule for change points against others on series with known ones (some minutes; needs apache-otava from PyPI)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .perfguard/otava apache-otava==0.8.0
 	$(BIN)/python -m tests.proof.change_points $(ARGS)
+
+proof-history: $(READY) ## The history with 10 million values on SQLite and PostgreSQL, and 200 kills of its writers (a quarter of an hour; needs PostgreSQL)
+	$(BIN)/python -m tests.proof.history_of_ten_million $(ARGS)
 
 fuzz: $(READY) ## Damage what others write, for an hour: no traceback, no hang, no gigabyte (findings go to tests/fuzz/corpus)
 	$(BIN)/python -m tests.fuzz $(ARGS)

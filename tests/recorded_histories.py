@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfguard.records.history import CaseRecord, CaseSamples, MeasuredCode, RunRecord
+from perfguard.records.history import CaseRecord, MeasuredCode, RecordedSamples, RunRecord
 
 PROJECT = "team/nets"
 STARTED = 1_790_000_000.0
 CASES = ("step.bert-tiny", "step.resnet18")
 COMMITS = tuple(f"{number:040x}" for number in range(1, 40))
-SAMPLES = {CASES[0]: CaseSamples(baseline_s=((0.01, 0.011),), candidate_s=((0.012, 0.0125), (0.0121, 0.013)))}
+SAMPLES = {CASES[0]: RecordedSamples(baseline_s=((0.01, 0.011),), candidate_s=((0.012, 0.0125), (0.0121, 0.013)))}
 
 
 def code(number: int, **fields) -> MeasuredCode:

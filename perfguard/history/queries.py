@@ -12,7 +12,7 @@ from perfguard.codec import from_builtins
 from perfguard.errors import NothingSelectedError, StoreError
 from perfguard.history.database import Database
 from perfguard.records.facts import Fact
-from perfguard.records.history import CaseRecord, CaseSamples, HistoryPoint, LoggedRun, MeasuredCode, RunRecord
+from perfguard.records.history import CaseRecord, HistoryPoint, LoggedRun, MeasuredCode, RecordedSamples, RunRecord
 from perfguard.records.machine.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _run(row: Any) -> RunRecord:
     )
 
 
-def read_samples(database: Database, row: int) -> dict[str, CaseSamples]:
+def read_samples(database: Database, row: int) -> dict[str, RecordedSamples]:
     """Samples of a run's cases, by case id; none where they were dropped.
 
     Raises:
@@ -216,10 +216,10 @@ def read_samples(database: Database, row: int) -> dict[str, CaseSamples]:
     return {case_id: unpacked(content, f"samples of {case_id} in run {row}") for case_id, content in rows}
 
 
-def unpacked(content: bytes, source: str) -> CaseSamples:
+def unpacked(content: bytes, source: str) -> RecordedSamples:
     """Samples from their stored form. Raises StoreError: they are damaged."""
     try:
-        return from_builtins(json.loads(zlib.decompress(content)), CaseSamples, source=source)
+        return from_builtins(json.loads(zlib.decompress(content)), RecordedSamples, source=source)
     except (zlib.error, ValueError) as error:
         raise StoreError(f"{source} are damaged: {error}") from error
 

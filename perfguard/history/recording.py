@@ -13,7 +13,7 @@ from perfguard.history.database import Database, is_off, opened
 from perfguard.history.project_names import project_name
 from perfguard.history.run_records import content_hash, is_of_interest, record_of, samples_of
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.history import CaseRecord, CaseSamples, RunRecord
+from perfguard.records.history import CaseRecord, RecordedSamples, RunRecord
 from perfguard.records.run_data import RunData
 from perfguard.runner.leftovers import goes_on
 from perfguard.watch.sources.event_sources import EVENTS_FILE, host_of
@@ -86,7 +86,7 @@ def add_run(
     database: Database,
     record: RunRecord,
     *,
-    samples: Mapping[str, CaseSamples] | None = None,
+    samples: Mapping[str, RecordedSamples] | None = None,
     fingerprint: Fingerprint | None = None,
 ) -> bool:
     """Add a run; whether it was new. One that is there already, by its content, is left as it is.
@@ -213,7 +213,9 @@ def _add_cases(connection: Connection, cases: Sequence[CaseRecord], ids: Mapping
         connection.execute(effects.insert(), judged)
 
 
-def _add_samples(connection: Connection, found: Mapping[str, CaseSamples], ids: Mapping[str, int], row: int) -> None:
+def _add_samples(
+    connection: Connection, found: Mapping[str, RecordedSamples], ids: Mapping[str, int], row: int
+) -> None:
     from perfguard.history.tables import samples
 
     rows = [

@@ -6,14 +6,17 @@ import hashlib
 import math
 import statistics
 from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import TypeVar
 
 from perfguard.codec import to_json
 from perfguard.records.events import ArmReady
 from perfguard.records.facts import Fact
-from perfguard.records.history import CaseRecord, CaseSamples, MeasuredCode, RunRecord
+from perfguard.records.history import CaseRecord, MeasuredCode, RecordedSamples, RunRecord
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData
 
+T = TypeVar("T")
 _LONGEST_S = 1e9  # Thirty years; a damaged recording can hold any number
 _MOST_BLOCKS = 2**15 - 1
 
@@ -28,7 +31,7 @@ def record_of(
 ) -> RunRecord:
     """What a run measured; without a start, a record that says only that there is none."""
     start, end, arms = data.start, data.end, data.arms
-    return RunRecord(
+    record = RunRecord(
         project=project,
         run_id=run_id,
         started_at=started_at,
@@ -43,15 +46,16 @@ def record_of(
         problem=problem,
         cases=tuple(sorted(_cases(data), key=lambda case: case.case_id)) if is_of_interest(data) else (),
     )
+    return _as_text(record)
 
 
-def samples_of(data: RunData) -> dict[str, CaseSamples]:
+def samples_of(data: RunData) -> dict[str, RecordedSamples]:
     """The samples behind each case's record, by case id."""
     found = {
         case_id: [block for block in data.effect_blocks(case_id) if block.is_finished] for case_id in data.known_ids
     }
     return {
-        case_id: CaseSamples(
+        _as_text(case_id): RecordedSamples(
             baseline_s=tuple(tuple(block.baseline_s) for block in blocks if block.baseline_s),
             candidate_s=tuple(tuple(block.candidate_s) for block in blocks if block.candidate_s),
         )
@@ -62,7 +66,7 @@ def samples_of(data: RunData) -> dict[str, CaseSamples]:
 
 def content_hash(record: RunRecord) -> str:
     """Equal for equal records, wherever they were made."""
-    return hashlib.sha256(to_json(record).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(to_json(record).encode()).hexdigest()
 
 
 def _code(ready: ArmReady) -> MeasuredCode:
@@ -88,6 +92,17 @@ def _cases(data: RunData) -> Iterator[CaseRecord]:
             lower=_finite(verdict.lower) if verdict else None,
             upper=_finite(verdict.upper) if verdict else None,
         )
+
+
+def _as_text(value: T) -> T:
+    """A record whose texts every database takes: recordings and names of folders may hold what is no text."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode().replace("\0", " ")  # type: ignore[return-value]
+    if isinstance(value, tuple):
+        return tuple(_as_text(item) for item in value)  # type: ignore[return-value]
+    if isinstance(value, (MeasuredCode, CaseRecord, RunRecord)):
+        return replace(value, **{field.name: _as_text(getattr(value, field.name)) for field in fields(value)})
+    return value
 
 
 def _finite(value: float | None) -> float | None:

@@ -114,7 +114,7 @@ samples = Table(
     "samples",
     metadata,
     *_of_case(),
-    Column("content", LargeBinary, nullable=False),  # Deflated JSON of CaseSamples
+    Column("content", LargeBinary, nullable=False),  # Deflated JSON of RecordedSamples
     _key(),
     Index(None, "run_row"),
     sqlite_with_rowid=False,

@@ -52,7 +52,7 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseSamples:
+class RecordedSamples:
     """The timed samples of one case in one run, seconds of an iteration, one list a block."""
 
     baseline_s: tuple[tuple[float, ...], ...] = ()  # Empty where one arm was measured

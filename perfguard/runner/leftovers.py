@@ -32,7 +32,7 @@ def clear_leftovers(project: Path, *, own: Path) -> None:
 def goes_on(run: Path) -> bool:
     """Whether a process holds the events of the run in a folder; the kernel lets go when it dies, however it dies."""
     try:
-        descriptor = os.open(run / EVENTS, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(run / EVENTS, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:

@@ -16,6 +16,8 @@ CODES = {
     "MeasurementError": 3,
     "BelowTargetError": 3,
     "StoreError": 3,
+    "DatabaseError": 3,
+    "DatabaseVersionError": 3,
     "InterruptedRunError": 130,
 }
 

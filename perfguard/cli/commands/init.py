@@ -256,6 +256,8 @@ _EXAMPLES: Mapping[str, object] = {
     "budget_s": 300.0,
     "seed": 1,
     "anchor": "git:v1.0",
+    "database": "postgresql://perf@db.example.org/perf",
+    "project": "owner/name",
 }
 """Something to write where the default is none, which TOML cannot say."""
 
