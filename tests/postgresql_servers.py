@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -64,7 +65,8 @@ class Server:
         """End it and all of its processes as a power cut would."""
         assert self.process is not None
         for pid in self._pids():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # its server is gone, so it ended
+                os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
     def _pids(self) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ import psutil
 from perfguard.errors import ConfigError, DatabaseError, DatabaseVersionError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine, Insert, Table
+    from sqlalchemy import Column, Connection, Engine, Insert, Table
     from sqlalchemy.engine import URL
 
 OFF = "off"
@@ -57,12 +59,12 @@ class Database:
         with _explained(self.name), engine.begin() as connection:
             yield connection
 
-    def insertion(self, table: Table) -> Insert:
-        """An insertion that leaves out rows whose key is there."""
+    def insertion(self, table: Table, *key: Column[Any]) -> Insert:
+        """An insertion that leaves out rows whose key, that of a unique constraint, is there."""
         from sqlalchemy.dialects import postgresql, sqlite
 
         insert = sqlite.insert if self.is_sqlite else postgresql.insert
-        return insert(table).on_conflict_do_nothing()
+        return insert(table).on_conflict_do_nothing(index_elements=key)
 
     def close(self) -> None:
         """Close all connections."""
@@ -183,9 +185,23 @@ def _configure(connection: Any, _: object, *, is_file: bool) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     if is_file:
-        cursor.execute("PRAGMA journal_mode = WAL")
+        _keep_a_log(cursor)
         cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
+
+
+def _keep_a_log(cursor: sqlite3.Cursor) -> None:
+    """Switch a file to WAL mode, where readers and a writer go on at once; the switch itself waits for nobody."""
+    deadline = time.monotonic() + _WAITS_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _begin(connection: Connection) -> None:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from perfguard.codec import from_builtins
 from perfguard.errors import NothingSelectedError, StoreError
 from perfguard.history.database import Database
+from perfguard.history.run_records import MILLION
 from perfguard.records.facts import Fact
 from perfguard.records.history import CaseRecord, HistoryPoint, LoggedRun, MeasuredCode, RecordedSamples, RunRecord
 from perfguard.records.machine.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Select, Table
 
 
 def read_points(
@@ -38,7 +39,7 @@ def read_points(
 def _points(
     connection: Connection, project: str, case_ids: Collection[str] | None, last: int | None
 ) -> list[HistoryPoint]:
-    from sqlalchemy import and_, select
+    from sqlalchemy import select
 
     from perfguard.history.tables import effects, runs, series, values
 
@@ -52,29 +53,34 @@ def _points(
         of_series = of_series.where(series.c.case_id.in_(case_ids))
     points: list[HistoryPoint] = []
     for series_id, case_id, machine_id in connection.execute(of_series).all():
-        of_values = (
-            select(values.c.run_row, values.c.median_s, values.c.spread_ratio, values.c.blocks, effects.c.outcome)
-            .outerjoin(effects, and_(effects.c.series_id == values.c.series_id, effects.c.run_row == values.c.run_row))
-            .where(values.c.series_id == series_id, *([] if first is None else [values.c.run_row >= first]))
-        )
-        for row, median_s, spread_ratio, blocks, outcome in connection.execute(of_values):
+        judged = _in_series(select(effects.c.run_row, effects.c.outcome), effects, series_id, first)
+        outcomes: dict[int, str] = dict(connection.execute(judged).all())
+        columns = select(values.c.run_row, values.c.median_s, values.c.spread_ppm, values.c.blocks)
+        for row, median_s, spread_ppm, blocks in connection.execute(_in_series(columns, values, series_id, first)):
             if (run := known.get(row)) is not None:
+                _, run_id, started_at, source_id, stack_id, commit = run
                 points.append(
                     HistoryPoint(
-                        run_id=run[1],
-                        t_wall=run[2],
+                        run_id=run_id,
+                        t_wall=started_at,
                         case_id=case_id,
                         median_s=median_s,
-                        spread_ratio=spread_ratio,
-                        source_id=run[3],
+                        spread_ratio=None if spread_ppm is None else spread_ppm / MILLION,
+                        source_id=source_id,
                         machine_id=machine_id or None,
-                        stack_id=run[4],
-                        outcome=outcome,
-                        commit=run[5],
+                        stack_id=stack_id,
+                        outcome=outcomes.get(row),
+                        commit=commit,
                         blocks=blocks,
                     )
                 )
     return points
+
+
+def _in_series(question: Select[Any], table: Table, series_id: int, first: int | None) -> Select[Any]:
+    """The rows of a series, from a run on."""
+    from_there = () if first is None else (table.c.run_row >= first,)
+    return question.where(table.c.series_id == series_id, *from_there)
 
 
 def counts(project: str) -> ColumnElement[bool]:
@@ -163,7 +169,7 @@ def _cases_of(row: int) -> Select[Any]:
         select(
             series.c.case_id,
             values.c.median_s,
-            values.c.spread_ratio,
+            (values.c.spread_ppm / MILLION).label("spread_ratio"),
             values.c.blocks,
             of.outcome,
             of.log_ratio,

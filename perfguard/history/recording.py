@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from perfguard.codec import to_json
 from perfguard.history.database import Database, is_off, opened
 from perfguard.history.project_names import project_name
-from perfguard.history.run_records import content_hash, is_of_interest, record_of, samples_of
+from perfguard.history.run_records import MILLION, content_hash, is_of_interest, record_of, samples_of
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.history import CaseRecord, RecordedSamples, RunRecord
 from perfguard.records.run_data import RunData
@@ -132,7 +132,7 @@ def _add_row(database: Database, connection: Connection, record: RunRecord) -> i
     )
     code, other = record.candidate, record.baseline
     found: int | None = connection.execute(
-        database.insertion(runs)
+        database.insertion(runs, runs.c.content_hash)
         .values(
             project=record.project,
             run_id=record.run_id,
@@ -177,7 +177,7 @@ def _series_ids(database: Database, connection: Connection, record: RunRecord) -
     new = [case.case_id for case in record.cases if case.case_id not in found]
     if new:
         rows = [{"project": record.project, "case_id": case_id, "machine_id": machine_id} for case_id in new]
-        connection.execute(database.insertion(series), rows)
+        connection.execute(database.insertion(series, series.c.project, series.c.case_id, series.c.machine_id), rows)
         found = dict(connection.execute(known).all())
     return found
 
@@ -190,7 +190,7 @@ def _add_cases(connection: Connection, cases: Sequence[CaseRecord], ids: Mapping
             "series_id": ids[case.case_id],
             "run_row": row,
             "median_s": case.median_s,
-            "spread_ratio": case.spread_ratio,
+            "spread_ppm": None if case.spread_ratio is None else round(case.spread_ratio * MILLION),
             "blocks": case.blocks,
         }
         for case in cases
@@ -231,7 +231,7 @@ def _add_fingerprint(database: Database, connection: Connection, found: Fingerpr
     from perfguard.history.tables import fingerprints
 
     row = {"machine_id": found.machine_id, "stack_id": found.stack_id or "", "content": to_json(found)}
-    connection.execute(database.insertion(fingerprints), row)
+    connection.execute(database.insertion(fingerprints, *fingerprints.primary_key), row)
 
 
 def _known_sizes(database: Database, project: str) -> dict[str, int]:

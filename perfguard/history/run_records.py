@@ -19,6 +19,8 @@ from perfguard.records.run_data import RunData
 T = TypeVar("T")
 _LONGEST_S = 1e9  # Thirty years; a damaged recording can hold any number
 _MOST_BLOCKS = 2**15 - 1
+_MOST_MILLIONTHS = 2**31 - 1
+MILLION = 1e6
 
 
 def is_of_interest(data: RunData) -> bool:
@@ -85,7 +87,7 @@ def _cases(data: RunData) -> Iterator[CaseRecord]:
         yield CaseRecord(
             case_id=case_id,
             median_s=statistics.median(medians_s),
-            spread_ratio=statistics.stdev(logs) if len(logs) > 1 else None,
+            spread_ratio=_in_millionths(statistics.stdev(logs)) if len(logs) > 1 else None,
             blocks=min(len(logs), _MOST_BLOCKS),
             outcome=verdict.outcome if verdict else None,
             log_ratio=_finite(verdict.log_ratio) if verdict else None,
@@ -103,6 +105,11 @@ def _as_text(value: T) -> T:
     if isinstance(value, (MeasuredCode, CaseRecord, RunRecord)):
         return replace(value, **{field.name: _as_text(getattr(value, field.name)) for field in fields(value)})
     return value
+
+
+def _in_millionths(ratio: float) -> float:
+    """As precise as the database keeps it."""
+    return min(round(ratio * MILLION), _MOST_MILLIONTHS) / MILLION
 
 
 def _finite(value: float | None) -> float | None:

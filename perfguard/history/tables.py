@@ -91,9 +91,9 @@ values = Table(
     metadata,
     *_of_case(),
     Column("median_s", Double, nullable=False),
-    Column("spread_ratio", Double),
+    Column("spread_ppm", Integer),  # Millionths: half the size of a number with a point
     Column("blocks", SmallInteger, nullable=False),
-    _key("median_s", "spread_ratio", "blocks"),
+    _key("median_s", "spread_ppm", "blocks"),
     Index(None, "run_row", postgresql_using="brin").ddl_if(dialect="postgresql"),
     sqlite_with_rowid=False,
 )

@@ -13,7 +13,7 @@ from perfguard.errors import DatabaseError, StoreError, UsageError
 from perfguard.history.database import Database, opened, revision_of
 from perfguard.history.queries import run_in, unpacked
 from perfguard.history.recording import add_run
-from perfguard.history.run_records import content_hash
+from perfguard.history.run_records import MILLION, content_hash
 from perfguard.records.history import DatabaseStatus
 from perfguard.records.machine.fingerprint import Fingerprint
 
@@ -159,7 +159,7 @@ def _copy_fingerprints(connection: Connection, target: Database) -> None:
     found = [dict(row) for row in connection.execute(select(fingerprints)).mappings()]
     if found:
         with target.writing() as writing:
-            writing.execute(target.insertion(fingerprints), found)
+            writing.execute(target.insertion(fingerprints, *fingerprints.primary_key), found)
 
 
 def _copy_states(connection: Connection, target: Database) -> int:
@@ -289,7 +289,7 @@ def _batches(database: Database, project: str | None, *, rows: int = 50_000) -> 
             runs.c.commit,
             runs.c.source_id,
             values.c.median_s,
-            values.c.spread_ratio,
+            (values.c.spread_ppm / MILLION).label("spread_ratio"),
             values.c.blocks,
             effects.c.outcome,
             effects.c.log_ratio,

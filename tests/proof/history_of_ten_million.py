@@ -114,11 +114,11 @@ def _row(run: RunRecord, number: int) -> dict[str, object]:
 def _insert(database: Database, connection, rows: list[tuple[int, int, float]]) -> None:
     raw = connection.connection.cursor()
     if database.is_sqlite:
-        raw.executemany("INSERT INTO case_values VALUES (?, ?, ?, 0.005, 12)", rows)
+        raw.executemany("INSERT INTO case_values VALUES (?, ?, ?, 5000, 12)", rows)
     else:
-        with raw.copy("COPY case_values (series_id, run_row, median_s, spread_ratio, blocks) FROM STDIN") as copy:
+        with raw.copy("COPY case_values (series_id, run_row, median_s, spread_ppm, blocks) FROM STDIN") as copy:
             for row in rows:
-                copy.write_row((*row, 0.005, 12))
+                copy.write_row((*row, 5000, 12))
     raw.close()
 
 
@@ -168,14 +168,15 @@ def measured(url: str, server: int | None, arguments: argparse.Namespace) -> dic
         fill(database, names, levels, arguments.runs)
         if not database.is_sqlite:
             with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.exec_driver_sql("SELECT setval('runs_id_seq', (SELECT max(id) FROM runs))")
                 connection.exec_driver_sql("VACUUM ANALYZE")
         filled_s = time.monotonic() - begun
         ingest: list[tuple[float, float]] = []
         new = [a_run(arguments.runs + number, names, levels) for number in range(INGESTED_RUNS)]
         begun = time.monotonic()
         with cpu_s(server, ingest):
-            for run in new:
-                add_run(database, run)
+            if not all(add_run(database, run) for run in new):
+                raise RuntimeError("a new run was taken for a known one")
         ingested_s = time.monotonic() - begun
         draw = random.Random(3)
         status = status_of(database)

@@ -87,7 +87,7 @@ def test_samples_are_kept_until_they_are_old(database):
 
 
 @pytest.mark.parametrize(
-    ("table", "change"), [(values, {"median_s": 0.5}), (runs, {"commit": "f" * 40}), (values, {"spread_ratio": None})]
+    ("table", "change"), [(values, {"median_s": 0.5}), (runs, {"commit": "f" * 40}), (values, {"spread_ppm": None})]
 )
 def test_a_changed_value_is_found(database, table, change):
     add_run(database, a_run(1))

@@ -25,9 +25,9 @@ def upgrade() -> None:
     _create_of_case(
         "case_values",
         sa.Column("median_s", sa.Double, nullable=False),
-        sa.Column("spread_ratio", sa.Double),
+        sa.Column("spread_ppm", sa.Integer),
         sa.Column("blocks", sa.SmallInteger, nullable=False),
-        included=["median_s", "spread_ratio", "blocks"],
+        included=["median_s", "spread_ppm", "blocks"],
     )
     if op.get_context().dialect.name == "postgresql":
         op.create_index("ix_case_values_run_row", "case_values", ["run_row"], postgresql_using="brin")
