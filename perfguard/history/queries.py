@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from perfguard.codec import from_builtins
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Select, Table
 
 
+_PIECE = 500  # Rows
+
+
 def read_points(
     database: Database, project: str, *, case_ids: Collection[str] | None = None, last: int | None = None
 ) -> tuple[HistoryPoint, ...]:
@@ -32,7 +36,7 @@ def read_points(
     """
     with database.reading() as connection:
         found = _points(connection, project, case_ids, last)
-    found.sort(key=lambda point: (point.t_wall, point.case_id))
+    found.sort(key=attrgetter("t_wall", "case_id"))
     return tuple(found)
 
 
@@ -46,7 +50,7 @@ def _points(
     # Few series have many rows each: looking runs up once is cheaper than joining their texts to each row.
     of_runs = select(runs.c.id, runs.c.run_id, runs.c.started_at, runs.c.source_id, runs.c.stack_id, runs.c.commit)
     of_runs = of_runs.where(counts(project)).order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(last)
-    known = {row[0]: row for row in connection.execute(of_runs)}
+    known = {row[0]: row for row in _rows(connection, of_runs)}
     first = min(known) if last is not None and known else None
     of_series = select(series.c.id, series.c.case_id, series.c.machine_id).where(series.c.project == project)
     if case_ids is not None:
@@ -56,7 +60,7 @@ def _points(
         judged = _in_series(select(effects.c.run_row, effects.c.outcome), effects, series_id, first)
         outcomes: dict[int, str] = dict(connection.execute(judged).all())
         columns = select(values.c.run_row, values.c.median_s, values.c.spread_ppm, values.c.blocks)
-        for row, median_s, spread_ppm, blocks in connection.execute(_in_series(columns, values, series_id, first)):
+        for row, median_s, spread_ppm, blocks in _rows(connection, _in_series(columns, values, series_id, first)):
             if (run := known.get(row)) is not None:
                 _, run_id, started_at, source_id, stack_id, commit = run
                 points.append(
@@ -75,6 +79,12 @@ def _points(
                     )
                 )
     return points
+
+
+def _rows(connection: Connection, question: Select[Any]) -> Iterator[Any]:
+    """Rows in pieces: one by one they take longer to fetch, and all at once to free."""
+    for piece in connection.execute(question).partitions(_PIECE):
+        yield from piece
 
 
 def _in_series(question: Select[Any], table: Table, series_id: int, first: int | None) -> Select[Any]:
