@@ -1,0 +1,84 @@
+"""What the history keeps of a run, and whose it is."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from perfguard.config import load_config
+from perfguard.history.project_names import project_name
+from perfguard.history.run_records import content_hash, is_of_interest, record_of, samples_of
+from perfguard.records.plan import FOR_BISECTION, FOR_CALIBRATION, FOR_TRIALS
+from perfguard.records.run_data import RunData
+from perfguard.runner.run_folder import read_events
+from tests.recorded_runs import DATA, SLOWER
+
+
+def data_of(name, **changes):
+    data = RunData.of(read_events(DATA / name / "events.jsonl"))
+    for key, value in changes.items():
+        object.__setattr__(data.start, key, value)
+    return data
+
+
+def record(data, **fields):
+    return record_of(data, **{"project": "p", "run_id": "one", "started_at": 1.0, "events_bytes": 9, **fields})
+
+
+def test_the_record_of_a_gate_has_effects_and_its_samples_are_beside_it():
+    data = data_of("paired")
+    found = record(data)
+    case = next(case for case in found.cases if case.case_id == SLOWER)
+    assert (case.outcome, found.mode, found.outcome) == ("regressed", "paired", data.end.outcome)
+    assert case.lower < case.log_ratio < case.upper
+    assert found.baseline.source_id != found.candidate.source_id
+    samples = samples_of(data)[SLOWER]
+    assert len(samples.candidate_s) == len(samples.baseline_s) == case.blocks
+    assert [case.case_id for case in found.cases] == sorted(case.case_id for case in found.cases)
+
+
+@pytest.mark.parametrize("gate", [FOR_CALIBRATION, FOR_BISECTION, FOR_TRIALS])
+def test_gates_that_search_leave_no_values(gate):
+    data = data_of("paired", gate=gate)
+    assert not is_of_interest(data)
+    assert record(data).cases == ()
+
+
+def test_a_recording_without_a_start_is_a_record_without_cases():
+    found = record(RunData())
+    assert (found.mode, found.machine_id, found.cases, found.baseline) == ("", None, (), None)
+
+
+def test_equal_runs_have_equal_hashes_and_others_have_not():
+    assert content_hash(record(data_of("paired"))) == content_hash(record(data_of("paired")))
+    assert content_hash(record(data_of("paired"))) != content_hash(record(data_of("paired"), events_bytes=10))
+
+
+def test_what_is_no_text_is_escaped():
+    found = record(data_of("paired"), run_id="caf\udce9\0")
+    assert found.run_id == "caf\\udce9 "
+
+
+@pytest.mark.parametrize(
+    ("remote", "name"),
+    [
+        ("https://github.com/owner/name.git", "owner/name"),
+        ("https://user:secret@example.org/group/owner/name/", "owner/name"),
+        ("git@github.com:owner/name.git", "owner/name"),
+        ("ssh://git@example.org:2222/owner/name", "owner/name"),
+        ("/srv/repositories/name.git", None),
+        ("", None),
+    ],
+)
+def test_a_project_is_called_as_its_remote_and_its_folder_there(tmp_path, remote, name):
+    place = tmp_path / "checkout"
+    (place / "sub").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", place], check=True)
+    if remote:
+        subprocess.run(["git", "-C", place, "remote", "add", "origin", remote], check=True)
+    for folder, expected in ((place, name or "checkout"), (place / "sub", f"{name}/sub" if name else "sub")):
+        (folder / "perfguard.toml").write_text("")
+        assert project_name(load_config(folder, {}, {})) == expected
+    (place / "perfguard.toml").write_text('project = "mine"')
+    assert project_name(load_config(place, {}, {})) == "mine"
