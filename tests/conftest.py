@@ -79,6 +79,8 @@ def pytest_sessionstart(session):
     if not hasattr(session.config, "workerinput"):
         compileall.compile_dir(SOURCE / "perfguard", quiet=2)
         os.environ[_SHARED] = tempfile.mkdtemp()
+    # Nothing that runs in a test's own process comes near the user's history.
+    os.environ["XDG_DATA_HOME"] = f"{os.environ[_SHARED]}/{os.getpid()}"
 
 
 def pytest_sessionfinish(session):
@@ -143,7 +145,7 @@ def _fit_threads():
 
 @pytest.fixture(autouse=True)
 def _own_history(monkeypatch):
-    """Nothing that runs in a test's own process comes near the user's history."""
+    """A test that records runs in its own process finds those of no other test."""
     monkeypatch.setenv("PERFGUARD_DATABASE", "off")
     monkeypatch.setenv("XDG_DATA_HOME", f"{os.environ[_SHARED]}/{os.getpid()}-{next(_TESTS)}")
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from perfguard.history.database import Database
 from perfguard.history.queries import counts
-from perfguard.records.history import CaseBetweenRevisions
+from perfguard.records.history import CaseBetweenRevisions, CaseOverMachines, ComparedRevisions
+from perfguard.stats.pooling import pool_effects
 from perfguard.stats.rounds import welch
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class _Measured:
     effect: tuple[float, float, float] | None  # Log ratio and the ends of its interval
 
 
-def compare_revisions(database: Database, project: str, before: str, after: str) -> tuple[CaseBetweenRevisions, ...]:
-    """Cases that are recorded at both commits, the largest slowdown first; runs of changed trees do not count.
+def compare_revisions(database: Database, project: str, before: str, after: str) -> ComparedRevisions:
+    """Cases that are recorded at both commits; runs of changed trees do not count.
 
     Raises:
         DatabaseError: The database cannot be read.
@@ -44,7 +45,33 @@ def compare_revisions(database: Database, project: str, before: str, after: str)
         found = list(_measured(connection, project, (before, after)))
     keys = dict.fromkeys(each.key for each in found)
     compared = (_compared([each for each in found if each.key == key], before, after) for key in keys)
-    return tuple(sorted(filter(None, compared), key=lambda case: -case.log_ratio))
+    cases = tuple(sorted(filter(None, compared), key=lambda case: -case.log_ratio))
+    return ComparedRevisions(cases=cases, over_machines=over_machines(cases))
+
+
+def over_machines(cases: Sequence[CaseBetweenRevisions]) -> tuple[CaseOverMachines, ...]:
+    """Cases with an interval on two machines or more, pooled with the machine as a random effect."""
+    by_case: dict[str, list[CaseBetweenRevisions]] = {}
+    for case in cases:
+        if case.lower is not None:
+            by_case.setdefault(case.case_id, []).append(case)
+    pooled = [_pooled_over(found) for found in by_case.values() if len(found) > 1]
+    return tuple(sorted(pooled, key=lambda case: -case.log_ratio))
+
+
+def _pooled_over(found: Sequence[CaseBetweenRevisions]) -> CaseOverMachines:
+    errors = [((case.upper or 0.0) - (case.lower or 0.0)) / 2 / _HALF_WIDTH for case in found]
+    effect = pool_effects([case.log_ratio for case in found], errors, _LEVEL)
+    return CaseOverMachines(
+        case_id=found[0].case_id,
+        machines=tuple(case.machine_id or "" for case in found),
+        log_ratio=effect.log_ratio,
+        lower=effect.lower,
+        upper=effect.upper,
+        between_sd=effect.between_sd,
+        p_alike=effect.p_alike,
+        slower_on=tuple(case.machine_id or "" for case in found if (case.lower or 0.0) > 0),
+    )
 
 
 def _measured(connection: Connection, project: str, commits: tuple[str, str]) -> Iterator[_Measured]:

@@ -120,6 +120,33 @@ class CaseBetweenRevisions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CaseOverMachines:
+    """A case between two revisions over the machines that have an interval for it."""
+
+    case_id: str
+    machines: tuple[str, ...]
+    log_ratio: float  # Mean over machines like these
+    lower: float  # 95 % interval of that mean
+    upper: float
+    between_sd: float  # Standard deviation of the machines' own effects
+    p_alike: float  # Of differences as large as these between machines that do not differ
+    slower_on: tuple[str, ...]  # Machines whose own interval is above zero
+
+    @property
+    def differ(self) -> bool:
+        """Whether the machines do not agree."""
+        return self.p_alike < 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRevisions:
+    """Two revisions by what is recorded of them."""
+
+    cases: tuple[CaseBetweenRevisions, ...]  # The largest slowdown first
+    over_machines: tuple[CaseOverMachines, ...]  # Cases that several machines measured, likewise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseStatus:
     """What a database holds."""
 

@@ -18,7 +18,7 @@ def test_a_run_is_recorded_when_it_ends_and_revisions_are_compared(project):
     assert [each["run"]["mode"] for each in logged] == ["paired", "rounds"]
     assert [each["run"]["candidate"]["commit"] for each in logged] == [after, before]
     assert logged[0]["run"]["baseline"]["commit"] == before
-    found = json.loads(project.run("history", "compare", before, after, "--format", "json").stdout)
+    found = json.loads(project.run("history", "compare", before, after, "--format", "json").stdout)["cases"]
     slower = next(case for case in found if case["case_id"].startswith("tiny.sum"))
     assert slower["paired_runs"] == 1
     assert 0.3 < slower["lower"] < slower["log_ratio"] < slower["upper"] < 1.1

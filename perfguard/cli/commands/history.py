@@ -142,7 +142,8 @@ def compare(before: str, after: str, output_format: str) -> None:
     """Compare two revisions by what is recorded of them; nothing is measured.
 
     A run that measured both in turns decides; without one, the runs of each are compared, which other days and other
-    states of the machine widen. With a single run of a revision there is no interval. To measure: `perfguard compare`.
+    states of the machine widen. With a single run of a revision there is no interval. Cases of several machines are
+    pooled, and machines that disagree are named. To measure: `perfguard compare`.
     """
     from perfguard.cli.output import print_and_exit
     from perfguard.history.reading import history_of
@@ -157,7 +158,7 @@ def compare(before: str, after: str, output_format: str) -> None:
     commits = resolve_commit(repository, before), resolve_commit(repository, after)
     with history_of(loaded) as database:
         found = compare_revisions(database, project_name(loaded), *commits)
-    if not found:
+    if not found.cases:
         short = " and ".join(commit[:12] for commit in commits)
         raise NothingSelectedError(f"no case is recorded at both {short}; `perfguard compare` measures them")
     print_and_exit(found, lambda: render_comparison(found), output_format, exit_code=int(ExitCode.PASS))

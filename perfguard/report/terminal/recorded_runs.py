@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perfguard.records.case_names import short_names
-from perfguard.records.history import CaseBetweenRevisions, DatabaseStatus, LoggedRun, MeasuredCode, RunRecord
+from perfguard.records.history import (
+    CaseBetweenRevisions,
+    CaseOverMachines,
+    ComparedRevisions,
+    DatabaseStatus,
+    LoggedRun,
+    MeasuredCode,
+    RunRecord,
+)
 from perfguard.report.case_history import short_source
 from perfguard.report.messages.catalog import describe
 from perfguard.report.rows import Number
 from perfguard.report.terminal.tables import plain_table, texts
-from perfguard.units import format_bytes, format_count, format_effect, format_seconds
+from perfguard.units import format_bytes, format_count, format_effect, format_ratio, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,7 +65,7 @@ def render_run(run: RunRecord) -> list[RenderableType]:
         table.add_row(
             names[case.case_id],
             Number.of(format_seconds, case.median_s),
-            format_effect(case.spread_ratio) if case.spread_ratio is not None else "-",
+            format_ratio(case.spread_ratio) if case.spread_ratio is not None else "-",
             str(case.blocks),
             format_effect(case.log_ratio) if case.log_ratio is not None else "-",
             _interval(case.lower, case.upper),
@@ -66,8 +74,9 @@ def render_run(run: RunRecord) -> list[RenderableType]:
     return [*parts, table]
 
 
-def render_comparison(found: Sequence[CaseBetweenRevisions]) -> list[RenderableType]:
-    """Cases with an interval, then those with too little data."""
+def render_comparison(compared: ComparedRevisions) -> list[RenderableType]:
+    """Cases with an interval, those of several machines pooled, then those with too little data."""
+    found = compared.cases
     names = short_names(case.case_id for case in found)
     enough = [case for case in found if case.lower is not None]
     table = plain_table("~~case", "~machine/2", ">before", ">after", ">effect", "interval", "from")
@@ -83,6 +92,8 @@ def render_comparison(found: Sequence[CaseBetweenRevisions]) -> list[RenderableT
         )
     rest = [case for case in found if case.lower is None]
     parts: list[RenderableType] = [table] if enough else []
+    if compared.over_machines:
+        parts += [*texts("Over all machines:"), _over_machines(compared.over_machines, names)]
     if rest:
         parts += texts("Too little data for an interval, which takes two runs of each revision:")
         few = plain_table("~~case", "~machine/2", ">before", ">after", ">effect", "from")
@@ -92,6 +103,28 @@ def render_comparison(found: Sequence[CaseBetweenRevisions]) -> list[RenderableT
             few.add_row(*row, format_effect(case.log_ratio), _evidence(case))
         parts.append(few)
     return parts
+
+
+def _over_machines(found: Sequence[CaseOverMachines], names: Mapping[str, str]) -> RenderableType:
+    table = plain_table("~~case", ">machines", ">effect", "interval", ">between machines/1", "")
+    for case in found:
+        table.add_row(
+            names[case.case_id],
+            str(len(case.machines)),
+            format_effect(case.log_ratio),
+            _interval(case.lower, case.upper),
+            format_ratio(case.between_sd),
+            _agreement(case),
+        )
+    return table
+
+
+def _agreement(case: CaseOverMachines) -> str:
+    if not case.differ:
+        return "machines agree"
+    if case.slower_on and len(case.slower_on) < len(case.machines):
+        return f"slower on {', '.join(case.slower_on)} only"
+    return "machines differ"
 
 
 def render_status(found: DatabaseStatus) -> list[RenderableType]:

@@ -101,7 +101,7 @@ def test_a_changed_value_is_found(database, table, change):
 def test_a_revision_is_compared_by_runs_that_measured_both(database):
     add_run(database, a_run(1, median_s=0.01))
     add_run(database, a_gate(1, 2, 0.05))
-    found = {case.case_id: case for case in compare_revisions(database, PROJECT, COMMITS[1], COMMITS[2])}
+    found = {case.case_id: case for case in compare_revisions(database, PROJECT, COMMITS[1], COMMITS[2]).cases}
     assert found[CASES[0]].paired_runs == 1
     assert found[CASES[0]].log_ratio == pytest.approx(0.05)
     assert (found[CASES[0]].lower, found[CASES[0]].upper) == (pytest.approx(0.04), pytest.approx(0.06))
@@ -111,7 +111,7 @@ def test_without_such_a_run_the_runs_of_each_are_compared(database):
     for number, median_s in enumerate((0.0100, 0.0101, 0.0102, 0.0111, 0.0112, 0.0113)):
         add_run(database, a_run(number, median_s=median_s, candidate=code(1 if number < 3 else 2)))
     add_run(database, a_run(9, median_s=0.5, candidate=code(2, source_id="f" * 40 + "+changed")))
-    found = compare_revisions(database, PROJECT, COMMITS[1], COMMITS[2])
+    found = compare_revisions(database, PROJECT, COMMITS[1], COMMITS[2]).cases
     assert {case.case_id for case in found} == set(CASES)
     assert found[0].log_ratio == pytest.approx(0.1035, abs=1e-3)
     assert 0.08 < found[0].lower < found[0].log_ratio < found[0].upper < 0.13
@@ -121,9 +121,27 @@ def test_without_such_a_run_the_runs_of_each_are_compared(database):
 def test_one_run_of_a_revision_gives_no_interval(database):
     for number in (1, 2):
         add_run(database, a_run(number, median_s=0.01 * number))
-    (first, _) = compare_revisions(database, PROJECT, COMMITS[1], COMMITS[2])
+    (first, _) = compare_revisions(database, PROJECT, COMMITS[1], COMMITS[2]).cases
     assert (first.log_ratio, first.lower) == (pytest.approx(0.6931, abs=1e-3), None)
-    assert compare_revisions(database, PROJECT, COMMITS[1], COMMITS[3]) == ()
+    assert compare_revisions(database, PROJECT, COMMITS[1], COMMITS[3]).cases == ()
+
+
+def test_a_regression_on_one_machine_only_is_said_so(database):
+    for machine, log_ratio in (("intel", 0.10), ("amd-a", 0.0), ("amd-b", 0.001)):
+        add_run(database, replace(a_gate(1, 2, log_ratio), machine_id=machine, run_id=f"gate-on-{machine}"))
+    found = compare_revisions(database, PROJECT, COMMITS[1], COMMITS[2]).over_machines
+    assert {case.case_id for case in found} == set(CASES)
+    assert (found[0].differ, found[0].slower_on) == (True, ("intel",))
+    assert found[0].lower < 0.034 < found[0].upper
+    assert set(found[0].machines) == {"intel", "amd-a", "amd-b"}
+
+
+def test_machines_that_agree_narrow_the_interval(database):
+    for machine in "abcdefgh":
+        add_run(database, replace(a_gate(1, 2, 0.05), machine_id=machine, run_id=f"gate-on-{machine}"))
+    (case, _) = compare_revisions(database, PROJECT, COMMITS[1], COMMITS[2]).over_machines
+    assert (case.differ, len(case.slower_on)) == (False, 8)
+    assert 0.045 < case.lower < 0.05 < case.upper < 0.055
 
 
 def with_a_change(database):
