@@ -66,9 +66,8 @@ def main():
                 hits = len(matched(known, found)[0])
                 counts[row] += hits, len(found) - hits, len(known) - hits
         plain, other = (f1(*row) for row in counts)
-        print(
-            f"errors: factor {math.exp(spread):.1f} apart, {share:.0%} of the variance: {plain:.3f}, weighted {other:.3f}"
-        )
+        errors = f"errors a factor {math.exp(spread):.1f} apart, {share:.0%} of the variance"
+        print(f"{errors}: F1 {plain:.3f}, weighted {other:.3f}")
 
 
 if __name__ == "__main__":
