@@ -20,8 +20,9 @@ def recorded(empty_project):
     return empty_project
 
 
-@pytest.mark.parametrize("case", [SLOWER, "step.resnet", "step.res*"])
-@pytest.mark.parametrize("database", ["history.sqlite", "off"])
+@pytest.mark.parametrize(
+    ("case", "database"), [(SLOWER, "history.sqlite"), ("step.resnet", "off"), ("step.res*", "history.sqlite")]
+)
 def test_a_case_is_shown_in_each_of_its_runs(recorded, case, database):
     recorded.environment["PERFGUARD_DATABASE"] = database
     done = recorded.run("history", case, "--last", "2", "--format", "json")
