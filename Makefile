@@ -108,7 +108,7 @@ proof-tasks: $(READY) ## Measure tasks: false alarms, a slowdown of 5 %, matrice
 proof-untouched: $(READY) ## Measure gates of changes that touch one of three models (a quarter of an hour, nothing else running)
 	$(BIN)/python -m tests.proof.untouched_gates $(ARGS)
 
-proof-sandbox: $(READY) ## Measure what the sandbox of untrusted code costs: the same gates inside and outside (a quarter of an hour, nothing else running)
+proof-sandbox: $(READY) ## Measure what the sandbox of untrusted code costs: the same gates inside and outside (20 minutes, nothing else running)
 	$(BIN)/python -m tests.proof.sandbox_cost $(ARGS)
 
 proof-crashes: $(READY) ## Kill, suspend and starve gates 300 times, and look at what is lost and left (half an hour; needs a C compiler)

@@ -1,6 +1,6 @@
 """What the sandbox costs a measurement: nothing, in medians and in the scatter of blocks.
 
-`make proof-sandbox`: a quarter of an hour, nothing else running. Gates of this repository against itself measure the
+`make proof-sandbox`: 20 minutes, nothing else running. Gates of this repository against itself measure the
 suite `quick` in turns, without a sandbox and in one. Of each case and kind: the ratio of the medians with a 95 %
 interval over the gates, and the ratio of the standard deviations of blocks. Prints a Markdown table; `-o FILE` writes
 it as well. Ends with 1 where a median differs beyond 0.5 % and its interval.
