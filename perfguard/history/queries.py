@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Select, Table
 
 
+MAX_RUNS = 500  # The newest ones, where all cases are asked for
 _PIECE = 500  # Rows
 
 
@@ -95,13 +96,21 @@ def _in_series(question: Select[Any], table: Table, series_id: int, first: int |
 
 def counts(project: str) -> ColumnElement[bool]:
     """Whether a row of `runs` is of a project and no later one corrects it."""
-    from sqlalchemy import and_, select
+    from sqlalchemy import and_
+
+    from perfguard.history.tables import runs
+
+    return and_(runs.c.project == project, is_current())
+
+
+def is_current() -> ColumnElement[bool]:
+    """Whether no later row of `runs` corrects a row."""
+    from sqlalchemy import select
 
     from perfguard.history.tables import runs
 
     later = runs.alias("later")
-    corrected = select(later.c.corrects).where(later.c.corrects.is_not(None))
-    return and_(runs.c.project == project, runs.c.id.not_in(corrected))
+    return runs.c.id.not_in(select(later.c.corrects).where(later.c.corrects.is_not(None)))
 
 
 def read_case_ids(database: Database, project: str) -> tuple[str, ...]:
@@ -170,9 +179,9 @@ def run_in(connection: Connection, row: int) -> RunRecord:
 
 
 def _cases_of(row: int) -> Select[Any]:
-    from sqlalchemy import and_, select
+    from sqlalchemy import select
 
-    from perfguard.history.tables import effects, series, values
+    from perfguard.history.tables import effect_of_value, effects, series, values
 
     of = effects.c
     return (
@@ -188,7 +197,7 @@ def _cases_of(row: int) -> Select[Any]:
         )
         .select_from(series)
         .join(values, values.c.series_id == series.c.id)
-        .outerjoin(effects, and_(of.series_id == values.c.series_id, of.run_row == values.c.run_row))
+        .outerjoin(effects, effect_of_value)
         .where(values.c.run_row == row)
     )
 

@@ -9,15 +9,12 @@ from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError
 from perfguard.history.database import Database, opened
 from perfguard.history.project_names import project_name
-from perfguard.history.queries import read_log, read_points
+from perfguard.history.queries import MAX_RUNS, read_log, read_points
 from perfguard.history.recording import catch_up
 from perfguard.host.probe import probe
 from perfguard.records.facts import Fact
 from perfguard.records.history import History
 from perfguard.store.baselines import BaselineStore
-
-MAX_RUNS = 500
-"""The newest ones that are shown where all cases are; and the newest folders that are looked at for what is missing."""
 
 
 @contextmanager

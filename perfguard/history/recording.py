@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from perfguard.codec import to_json
 from perfguard.history.database import Database, is_off, opened
 from perfguard.history.project_names import project_name
-from perfguard.history.run_records import MILLION, content_hash, is_of_interest, record_of, samples_of
+from perfguard.history.run_records import MILLION, content_hash, record_of, samples_of
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.history import CaseRecord, RecordedSamples, RunRecord
 from perfguard.records.run_data import RunData
@@ -39,17 +39,15 @@ def record_run(loaded: LoadedConfig, folder: Path, data: RunData) -> None:
     if is_off(setting) or data.start is None:
         return
     events = folder / EVENTS_FILE
-    started_at = _head_time(events)
     record = record_of(
         data,
         project=project_name(loaded),
         run_id=folder.name,
-        started_at=started_at,
+        started_at=_head_time(events),
         events_bytes=events.stat().st_size,
     )
-    samples = samples_of(data) if is_of_interest(data) else {}
     with opened(setting, loaded.project) as database:
-        add_run(database, record, samples=samples, fingerprint=host_of(folder))
+        add_run(database, record, samples=samples_of(data), fingerprint=host_of(folder))
         drop_samples(database, older_than_s=loaded.config.keep_samples_days * DAY_S)
 
 

@@ -75,9 +75,9 @@ def _pooled_over(found: Sequence[CaseBetweenRevisions]) -> CaseOverMachines:
 
 
 def _measured(connection: Connection, project: str, commits: tuple[str, str]) -> Iterator[_Measured]:
-    from sqlalchemy import and_, select
+    from sqlalchemy import select
 
-    from perfguard.history.tables import effects, runs, series, values
+    from perfguard.history.tables import effect_of_value, effects, runs, series, values
 
     question = (
         select(
@@ -94,7 +94,7 @@ def _measured(connection: Connection, project: str, commits: tuple[str, str]) ->
         .select_from(runs)
         .join(values, values.c.run_row == runs.c.id)
         .join(series, series.c.id == values.c.series_id)
-        .outerjoin(effects, and_(effects.c.series_id == values.c.series_id, effects.c.run_row == values.c.run_row))
+        .outerjoin(effects, effect_of_value)
         .where(
             counts(project), series.c.project == project, runs.c.commit.in_(commits), runs.c.source_id.not_like("%+%")
         )

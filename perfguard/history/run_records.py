@@ -53,6 +53,8 @@ def record_of(
 
 def samples_of(data: RunData) -> dict[str, RecordedSamples]:
     """The samples behind each case's record, by case id."""
+    if not is_of_interest(data):
+        return {}
     found = {
         case_id: [block for block in data.effect_blocks(case_id) if block.is_finished] for case_id in data.known_ids
     }

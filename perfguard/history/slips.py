@@ -8,13 +8,12 @@ from perfguard.config import LoadedConfig
 from perfguard.history.changes import CaseOnMachine, cases_on_machines
 from perfguard.history.database import is_missing, opened
 from perfguard.history.project_names import project_name
-from perfguard.history.queries import read_points
+from perfguard.history.queries import MAX_RUNS, read_points
 from perfguard.history.states import read_states
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.history import HistoryPoint
 
 COMMITS = 30  # Newest ones that a slip is said of
-_RUNS = 500
 
 
 def read_slips(loaded: LoadedConfig, machine_id: str, case_ids: Collection[str]) -> tuple[Fact, ...]:
@@ -28,7 +27,7 @@ def read_slips(loaded: LoadedConfig, machine_id: str, case_ids: Collection[str])
         return ()
     project = project_name(loaded)
     with opened(loaded.config.database, loaded.project) as database:
-        points = read_points(database, project, case_ids=case_ids, last=_RUNS)
+        points = read_points(database, project, case_ids=case_ids, last=MAX_RUNS)
         states = read_states(database, project)
     found = cases_on_machines((point for point in points if point.machine_id == machine_id), states)
     return tuple(filter(None, map(slip_of, found)))

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
 )
 
 REVISION = "0002"
@@ -109,6 +110,9 @@ effects = Table(
     _key(),
     sqlite_with_rowid=False,
 )
+
+effect_of_value = and_(effects.c.series_id == values.c.series_id, effects.c.run_row == values.c.run_row)
+"""What joins a value with its effect, where it has one."""
 
 samples = Table(
     "samples",

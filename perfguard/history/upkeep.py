@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perfguard.codec import from_builtins
 from perfguard.errors import DatabaseError, StoreError, UsageError
 from perfguard.history.database import Database, opened, revision_of
-from perfguard.history.queries import run_in, unpacked
+from perfguard.history.queries import is_current, run_in, unpacked
 from perfguard.history.recording import add_run
 from perfguard.history.run_records import MILLION, content_hash
 from perfguard.records.history import DatabaseStatus
@@ -129,8 +129,7 @@ def copy_all(source: Database, target: Database) -> Copied:
     from perfguard.history.tables import runs
 
     with source.reading() as connection:
-        corrected = select(runs.c.corrects).where(runs.c.corrects.is_not(None))
-        counting = select(runs.c.id).where(runs.c.id.not_in(corrected)).order_by(runs.c.id)
+        counting = select(runs.c.id).where(is_current()).order_by(runs.c.id)
         rows = connection.execute(counting).scalars().all()
         added = sum(_copy_run(connection, row, target) for row in rows)
         _copy_fingerprints(connection, target)
@@ -272,12 +271,10 @@ def _schema(pa: Any) -> Any:
 def _batches(database: Database, project: str | None, *, rows: int = 50_000) -> Iterator[list[dict[str, Any]]]:
     from datetime import datetime, timezone
 
-    from sqlalchemy import and_, select
+    from sqlalchemy import select
 
-    from perfguard.history.tables import effects, runs, series, values
+    from perfguard.history.tables import effect_of_value, effects, runs, series, values
 
-    later = runs.alias("later")
-    corrected = select(later.c.corrects).where(later.c.corrects.is_not(None))
     question = (
         select(
             series.c.project,
@@ -299,8 +296,8 @@ def _batches(database: Database, project: str | None, *, rows: int = 50_000) -> 
         .select_from(values)
         .join(series, series.c.id == values.c.series_id)
         .join(runs, runs.c.id == values.c.run_row)
-        .outerjoin(effects, and_(effects.c.series_id == values.c.series_id, effects.c.run_row == values.c.run_row))
-        .where(runs.c.id.not_in(corrected), *([] if project is None else [runs.c.project == project]))
+        .outerjoin(effects, effect_of_value)
+        .where(is_current(), *([] if project is None else [runs.c.project == project]))
         .order_by(values.c.series_id, values.c.run_row)
     )
     with database.reading() as connection:

@@ -61,9 +61,12 @@ def cases(case: str | None, last: int, output_format: str) -> None:
     history mark` says what became of it.
     """
     from perfguard.cli.output import print_and_exit
+    from perfguard.history.reading import history_of
     from perfguard.report.terminal.history import render_histories, render_history
 
-    found, problems = _cases(load({}, keys=()), case)
+    loaded = load({}, keys=())
+    with history_of(loaded) as database:
+        found, problems = _cases(database, project_name(loaded), case)
     for sentence in problems[:_MOST_FAILURES]:
         click.echo(printable(shorten(sentence, _MOST_CHARACTERS)), err=True)
     one = len({each.case_id for each in found}) == 1 and case is not None
@@ -75,25 +78,23 @@ def cases(case: str | None, last: int, output_format: str) -> None:
     )
 
 
-def _cases(loaded: LoadedConfig, case: str | None) -> tuple[tuple[CaseOnMachine, ...], tuple[str, ...]]:
+def _cases(database: Database, project: str, case: str | None) -> tuple[tuple[CaseOnMachine, ...], tuple[str, ...]]:
     """The chosen cases on each machine, and what could not be read."""
     from perfguard.benchmarks.selection import did_you_mean, names_case
     from perfguard.history.changes import cases_on_machines
-    from perfguard.history.queries import read_case_ids, read_points
-    from perfguard.history.reading import MAX_RUNS, history_of, problems_in
+    from perfguard.history.queries import MAX_RUNS, read_case_ids, read_points
+    from perfguard.history.reading import problems_in
     from perfguard.history.states import read_states
     from perfguard.records.case_names import short_names
     from perfguard.report.case_history import unread_runs
 
-    project = project_name(loaded)
-    with history_of(loaded) as database:
-        known = short_names(read_case_ids(database, project))
-        chosen = [case_id for case_id, name in known.items() if case in (None, name) or names_case(case, case_id)]
-        if case is not None and not chosen:
-            nearest = did_you_mean(case, known)
-            raise NothingSelectedError(f"no recorded run holds a case {case!r}{nearest}; `perfguard history` lists all")
-        points = read_points(database, project, case_ids=chosen, last=None if case else MAX_RUNS)
-        states, problems = read_states(database, project), problems_in(database, project)
+    known = short_names(read_case_ids(database, project))
+    chosen = [case_id for case_id, name in known.items() if case in (None, name) or names_case(case, case_id)]
+    if case is not None and not chosen:
+        nearest = did_you_mean(case, known)
+        raise NothingSelectedError(f"no recorded run holds a case {case!r}{nearest}; `perfguard history` lists all")
+    points = read_points(database, project, case_ids=chosen, last=None if case else MAX_RUNS)
+    states, problems = read_states(database, project), problems_in(database, project)
     return cases_on_machines(points, states), unread_runs(problems)
 
 
@@ -181,12 +182,12 @@ def mark(case: str, change: str, state: str, reason: str, machine_id: str | None
     from perfguard.history.states import author_in, find_change, state_change
 
     loaded = load({}, keys=())
-    found = [each for each in _cases(loaded, case)[0] if machine_id in (None, each.machine_id)]
-    changed = find_change(tuple(each for of in found for each in of.changes), change)
+    _require_kept(loaded)
+    project, author = project_name(loaded), author_in(loaded.project)
     with history_of(loaded) as database:
-        _require_kept(loaded)
-        author = author_in(loaded.project)
-        state_change(database, project_name(loaded), changed, ChangeState(state), author=author, reason=reason)
+        found = [each for each in _cases(database, project, case)[0] if machine_id in (None, each.machine_id)]
+        changed = find_change(tuple(each for of in found for each in of.changes), change)
+        state_change(database, project, changed, ChangeState(state), author=author, reason=reason)
     click.echo(printable(f"{changed.after.case_id}: the change at {change} is {state}, says {author}"))
 
 

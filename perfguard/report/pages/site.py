@@ -12,7 +12,8 @@ from pathlib import Path
 from perfguard.codec import from_builtins, to_builtins
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
-from perfguard.history.reading import MAX_RUNS, read_history
+from perfguard.history.queries import MAX_RUNS
+from perfguard.history.reading import read_history
 from perfguard.records.history import History
 from perfguard.report.case_history import unread_runs
 from perfguard.report.escaping import island

@@ -1,4 +1,4 @@
-"""What the newest run of a case is told against."""
+"""What the newest run of a case is compared with."""
 
 from __future__ import annotations
 
