@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfguard.codec import to_json
 from perfguard.history.database import Database, is_off, opened
 from perfguard.history.project_names import project_name
-from perfguard.history.run_records import MILLION, content_hash, record_of, samples_of
+from perfguard.history.run_records import MILLION, content_hash, record_of, samples_of, stored_json
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.history import CaseRecord, RecordedSamples, RunRecord
 from perfguard.records.run_data import RunData
@@ -152,7 +151,7 @@ def _add_row(database: Database, connection: Connection, record: RunRecord) -> i
             baseline_commit=other.commit if other else None,
             events_bytes=record.events_bytes,
             cases=len(record.cases),
-            problem=to_json(record.problem) if record.problem else None,
+            problem=stored_json(record.problem) if record.problem else None,
         )
         .returning(runs.c.id)
     ).scalar()
@@ -217,7 +216,7 @@ def _add_samples(
     from perfguard.history.tables import samples
 
     rows = [
-        {"series_id": ids[case_id], "run_row": row, "content": zlib.compress(to_json(each).encode())}
+        {"series_id": ids[case_id], "run_row": row, "content": zlib.compress(stored_json(each).encode())}
         for case_id, each in found.items()
         if case_id in ids
     ]
@@ -228,7 +227,7 @@ def _add_samples(
 def _add_fingerprint(database: Database, connection: Connection, found: Fingerprint) -> None:
     from perfguard.history.tables import fingerprints
 
-    row = {"machine_id": found.machine_id, "stack_id": found.stack_id or "", "content": to_json(found)}
+    row = {"machine_id": found.machine_id, "stack_id": found.stack_id or "", "content": stored_json(found)}
     connection.execute(database.insertion(fingerprints, *fingerprints.primary_key), row)
 
 

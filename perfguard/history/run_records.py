@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import statistics
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import TypeVar
 
-from perfguard.codec import to_json
+from perfguard.codec import to_builtins
 from perfguard.records.events import ArmReady
 from perfguard.records.facts import Fact
 from perfguard.records.history import CaseRecord, MeasuredCode, RecordedSamples, RunRecord
@@ -70,7 +71,12 @@ def samples_of(data: RunData) -> dict[str, RecordedSamples]:
 
 def content_hash(record: RunRecord) -> str:
     """Equal for equal records, wherever they were made."""
-    return hashlib.sha256(to_json(record).encode()).hexdigest()
+    return hashlib.sha256(stored_json(record).encode()).hexdigest()
+
+
+def stored_json(value: object) -> str:
+    """JSON in ASCII, which every database takes: facts and fingerprints of a recording may hold what is no text."""
+    return json.dumps(to_builtins(value), sort_keys=True)
 
 
 def _code(ready: ArmReady) -> MeasuredCode:

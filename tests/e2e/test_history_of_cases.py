@@ -8,6 +8,9 @@ import sqlite3
 
 import pytest
 
+from perfguard.history.database import opened
+from perfguard.history.recording import add_run
+from tests.recorded_histories import CASES, COMMITS, a_run
 from tests.recorded_runs import CASE_IDS, DATA, MACHINE, SLOWER
 
 
@@ -114,3 +117,21 @@ def test_the_password_of_a_database_is_never_shown(empty_project):
         done = empty_project.run(*arguments, PERFGUARD_DATABASE=url)
         assert "secret" not in done.stdout + done.stderr
         assert "me" in done.stdout + done.stderr
+
+
+def test_a_change_is_marked_with_who_and_why(empty_project):
+    empty_project.environment["PERFGUARD_DATABASE"] = "history.sqlite"
+    with opened("history.sqlite", empty_project.path) as database:
+        for number in range(24):
+            level_s = (0.010 if number < 12 else 0.011) * (1 + 0.001 * (number * 7 % 5))
+            add_run(database, a_run(number, median_s=level_s, project=empty_project.path.name))
+    before = empty_project.run("history", CASES[0]).stdout
+    assert "perfguard bisect" in before
+    done = empty_project.run("history", "mark", CASES[0], COMMITS[12], "noise", "--because", "a neighbour")
+    assert done.returncode == 0, done.stderr
+    after = empty_project.run("history", CASES[0]).stdout
+    assert ("noise: a neighbour" in after, "perfguard bisect" in after) == (True, False)
+    (found,) = json.loads(empty_project.run("history", CASES[0], "--format", "json").stdout)
+    assert (found["changes"][0]["state"], found["changes"][0]["stated"]["reason"]) == ("noise", "a neighbour")
+    refused = empty_project.run("history", "mark", CASES[0], "ffff", "fixed", "--because", "x")
+    assert (refused.returncode, COMMITS[12][:12] in refused.stderr) == (2, True)

@@ -165,3 +165,14 @@ def test_a_damaged_baseline_only_takes_its_line_away(project, record, stored_bas
     (place / "noise.json").write_text("{")
     found = read(project)
     assert (found.baselines_s, bool(found.points)) == ({}, True)
+
+
+def test_a_recording_with_what_is_no_text_is_recorded_like_any_other(project, record):
+    path = record("rounds", "one")
+    path.write_bytes(path.read_bytes().replace(b'"suite":"', b'"suite":"\\u0000', 1) + b'{"event":"\\ud800"}\n')
+    machine = path.with_name("fingerprint.json")
+    if machine.exists():
+        machine.write_bytes(machine.read_bytes().replace(b'"brand": "', b'"brand": "\\ud800', 1))
+    found = read(project)
+    assert (bool(found.points), list(found.problems)) == (True, ["one"])
+    assert read(project) == found
