@@ -13,7 +13,7 @@ help: ## Show this list
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[github,hetero,litert,mnist,onnxruntime,openvino,postgresql,tasks,torch,torchao,tui]' \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fleet,github,hetero,litert,mnist,onnxruntime,openvino,postgresql,serve,tasks,torch,torchao,tui]' \
 	    asv build hatchling hypothesis import-linter jsonschema linkify-it-py markdown-it-py mypy playwright pyarrow pytest \
 	    pytest-benchmark pytest-cov pytest-httpserver pytest-timeout pytest-xdist \
 	    ruamel.yaml ruff 'check-jsonschema; python_version >= "3.11"' 'zizmor; python_version >= "3.11"'

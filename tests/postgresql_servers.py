@@ -33,14 +33,16 @@ class Server:
 
     folder: Path
     port: int
+    address: str = "127.0.0.1"  # `*` for all
     process: subprocess.Popen[bytes] | None = None
 
-    def url(self, database: str = _USER) -> str:
-        return f"postgresql://{_USER}@127.0.0.1:{self.port}/{database}"
+    def url(self, database: str = _USER, *, seen_from: str = "127.0.0.1") -> str:
+        """The URL by the address that a host reaches it at."""
+        return f"postgresql://{_USER}@{seen_from}:{self.port}/{database}"
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        options = ("-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self.folder}")
+        options = ("-c", f"listen_addresses={self.address}", "-c", f"unix_socket_directories={self.folder}")
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 _as_user([str(_bin() / "postgres"), "-D", str(self.folder / "data"), "-p", str(self.port), *options]),
@@ -97,8 +99,8 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def started(place: Path | None = None) -> Server:
-    """A new server, running; its data are in memory unless a place is named."""
+def started(place: Path | None = None, *, network: str | None = None) -> Server:
+    """A new server, running; its data are in memory unless a place is named, and other hosts of a network may ask."""
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(dir=place or (memory if memory.is_dir() else None)))
     folder.chmod(0o777)
@@ -107,7 +109,10 @@ def started(place: Path | None = None) -> Server:
         port = probe.getsockname()[1]
     command = [str(_bin() / "initdb"), "-D", str(folder / "data"), "-U", _USER, "-A", "trust", "--no-sync"]
     subprocess.run(_as_user(command), check=True, stdout=subprocess.DEVNULL)
-    server = Server(folder, port)
+    server = Server(folder, port, "*" if network else "127.0.0.1")
+    if network:
+        with (folder / "data" / "pg_hba.conf").open("a") as rules:
+            rules.write(f"host all all {network} trust\n")
     server.start()
     return server
 

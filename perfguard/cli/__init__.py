@@ -28,6 +28,8 @@ _COMMANDS = {
     "show": ("runs", "Print the verdict of a recorded run."),
     "history": ("history", "Show cases over the recorded runs, and where they became slower or faster."),
     "db": ("history", "Look after the database of recorded runs: status, backup, move to PostgreSQL, export."),
+    "serve": ("serve", "Serve pages and a JSON API over the recorded runs."),
+    "fleet": ("fleet", "Run gates on many machines, through PostgreSQL or Slurm."),
     "report": ("runs", "Write recorded runs as one HTML file."),
     "publish": ("runs", "Write a static site over the recorded runs."),
     "tui": ("runs", "Watch a run live in the terminal; drill down to ops; browse history."),

@@ -12,7 +12,7 @@ from perfguard.history.database import Database, is_off, opened
 from perfguard.history.project_names import project_name
 from perfguard.history.run_records import MILLION, content_hash, record_of, samples_of, stored_json
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.history import CaseRecord, RecordedSamples, RunRecord
+from perfguard.records.history import CaseRecord, MeasuredRun, RecordedSamples, RunRecord
 from perfguard.records.run_data import RunData
 from perfguard.runner.leftovers import goes_on
 from perfguard.watch.sources.event_sources import EVENTS_FILE, host_of
@@ -67,16 +67,19 @@ def catch_up(database: Database, loaded: LoadedConfig, *, last: int) -> None:
         except OSError:  # removed meanwhile
             continue
         if known.get(path.parent.name) != size and not goes_on(path.parent):
-            data, started_at, problem = _read(path)
-            record = record_of(
-                data,
-                project=project,
-                run_id=path.parent.name,
-                started_at=started_at,
-                events_bytes=size,
-                problem=problem,
-            )
-            add_run(database, record, samples=samples_of(data), fingerprint=host_of(path.parent))
+            found = measured_run(path.parent, project)
+            add_run(database, found.record, samples=found.samples, fingerprint=found.fingerprint)
+
+
+def measured_run(folder: Path, project: str) -> MeasuredRun:
+    """What the history keeps of a run's folder. Raises OSError: its events cannot be read."""
+    path = folder / EVENTS_FILE
+    size = path.stat().st_size
+    data, started_at, problem = _read(path)
+    record = record_of(
+        data, project=project, run_id=folder.name, started_at=started_at, events_bytes=size, problem=problem
+    )
+    return MeasuredRun(record=record, samples=samples_of(data), fingerprint=host_of(folder))
 
 
 def add_run(
@@ -94,15 +97,32 @@ def add_run(
         DatabaseError: Nothing was added.
     """
     with database.writing() as connection:
-        row = _add_row(database, connection, record)
-        if row is None:
-            return False
-        ids = _series_ids(database, connection, record)
-        _add_cases(connection, record.cases, ids, row)
-        _add_samples(connection, samples or {}, ids, row)
-        if fingerprint is not None:
-            _add_fingerprint(database, connection, fingerprint)
-    return True
+        found = MeasuredRun(record=record, samples=samples or {}, fingerprint=fingerprint)
+        return add_run_in(database, connection, found) is not None
+
+
+def row_of(connection: Connection, record: RunRecord) -> int:
+    """The row of a run that is there."""
+    from sqlalchemy import select
+
+    from perfguard.history.tables import runs
+
+    wanted = select(runs.c.id).where(runs.c.content_hash == content_hash(record))
+    return int(connection.execute(wanted).scalar_one())
+
+
+def add_run_in(database: Database, connection: Connection, found: MeasuredRun) -> int | None:
+    """The same within a transaction; the row of the run, None where it is there already."""
+    record = found.record
+    row = _add_row(database, connection, record)
+    if row is None:
+        return None
+    ids = _series_ids(database, connection, record)
+    _add_cases(connection, record.cases, ids, row)
+    _add_samples(connection, found.samples, ids, row)
+    if found.fingerprint is not None:
+        _add_fingerprint(database, connection, found.fingerprint)
+    return row
 
 
 def drop_samples(database: Database, *, older_than_s: float) -> int:

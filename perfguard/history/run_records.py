@@ -11,9 +11,10 @@ from dataclasses import fields, replace
 from typing import TypeVar
 
 from perfguard.codec import to_builtins
+from perfguard.errors import StoreError
 from perfguard.records.events import ArmReady
 from perfguard.records.facts import Fact
-from perfguard.records.history import CaseRecord, MeasuredCode, RecordedSamples, RunRecord
+from perfguard.records.history import CaseRecord, MeasuredCode, MeasuredRun, RecordedSamples, RunRecord
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData
 
@@ -67,6 +68,39 @@ def samples_of(data: RunData) -> dict[str, RecordedSamples]:
         for case_id, blocks in found.items()
         if blocks
     }
+
+
+def storable(found: MeasuredRun) -> MeasuredRun:
+    """A run from elsewhere as every database takes it.
+
+    Raises:
+        StoreError: It holds what no run of perfguard has, such as a median below zero.
+    """
+    record = _as_text(found.record)
+    problem = next(_impossible(record), None)
+    if problem is not None:
+        raise StoreError(f"run {record.run_id!r} cannot be recorded: {problem}")
+    samples = {_as_text(case_id): kept for case_id, kept in found.samples.items()}
+    return replace(found, record=record, samples=samples)
+
+
+def _impossible(record: RunRecord) -> Iterator[str]:
+    """What is wrong with a record, if anything."""
+    if not record.project or not record.run_id:
+        yield "it has no project or no id"
+    if not (0 <= record.started_at < _LONGEST_S * 100 and 0 <= record.events_bytes < 2**62):
+        yield "its start or its size is impossible"
+    if record.exit_code is not None and not 0 <= record.exit_code < 256:
+        yield f"exit code {record.exit_code}"
+    if len({case.case_id for case in record.cases}) < len(record.cases):
+        yield "a case stands there twice"
+    for case in record.cases:
+        if not (0 < case.median_s < _LONGEST_S and 0 <= case.blocks <= _MOST_BLOCKS):
+            yield f"{case.case_id} has a median of {case.median_s} s over {case.blocks} blocks"
+        if case.spread_ratio is not None and not 0 <= case.spread_ratio <= _MOST_MILLIONTHS / MILLION:
+            yield f"{case.case_id} has a spread of {case.spread_ratio}"
+        if any(end is not None and not math.isfinite(end) for end in (case.log_ratio, case.lower, case.upper)):
+            yield f"{case.case_id} has an effect that is no number"
 
 
 def content_hash(record: RunRecord) -> str:

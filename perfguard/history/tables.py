@@ -1,4 +1,7 @@
-"""The tables of the history. Rows are only added: a run that is read again is a new row that corrects the old one.
+"""The tables of the history and of the fleet.
+
+Runs are only added: a run that is read again is a new row that corrects the old one. What the fleet does now is changed
+in place.
 
 `values` is the large one. Its key (series, run) gives a series in one range of the index: SQLite keeps the rows in that
 order (WITHOUT ROWID), and PostgreSQL's index covers all columns. A BRIN index finds the newest runs of all series.
@@ -23,7 +26,7 @@ from sqlalchemy import (
     and_,
 )
 
-REVISION = "0002"
+REVISION = "0004"
 """Newest migration; `perfguard.history.migrations` has them all."""
 
 metadata = MetaData(
@@ -144,4 +147,82 @@ change_states = Table(
     Column("reason", Text, nullable=False),
     Column("stated_at", Double, nullable=False),
     Index(None, "series_id"),
+)
+
+fleet_submissions = Table(
+    "fleet_submissions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("engine", Text, nullable=False),
+    Column("work", Text, nullable=False),  # Work as JSON
+    Column("author", Text, nullable=False),
+    Column("submitted_at", Double, nullable=False),
+    Index(None, "project"),
+)
+
+fleet_shards = Table(
+    "fleet_shards",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("submission_id", Integer, ForeignKey("fleet_submissions.id"), nullable=False),
+    Column("machine_class", Text, nullable=False),
+    Column("patterns", Text, nullable=False),  # A JSON list
+    Column("lease_s", Double, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("token", Text),  # Of the attempt whose result is taken
+    Column("lease_until", Double),
+    Column("host", Text),
+    Column("changed_at", Double, nullable=False),
+    Column("exit_code", Integer),
+    Column("run_row", Integer, ForeignKey("runs.id")),
+    Column("problem", Text),  # A fact as JSON
+    Index(None, "submission_id"),
+    Index(None, "state", "lease_until"),
+)
+
+fleet_hosts = Table(
+    "fleet_hosts",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("machine_id", Text, nullable=False),
+    Column("classes", Text, nullable=False),  # A JSON list
+    Column("version", Text, nullable=False),
+    Column("seen_at", Double, nullable=False),
+    Column("fitness", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("fit_since", Double, nullable=False),  # Canaries before it are of another state of the machine
+)
+
+fleet_canaries = Table(
+    "fleet_canaries",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("host", Text, ForeignKey("fleet_hosts.name"), nullable=False),
+    Column("measured_at", Double, nullable=False),
+    Column("median_s", Double, nullable=False),
+    Index(None, "host", "measured_at"),
+)
+
+fleet_schedules = Table(
+    "fleet_schedules",
+    metadata,
+    Column("project", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("content", Text, nullable=False),  # A schedule as JSON
+    Column("due_at", Double, nullable=False),
+    PrimaryKeyConstraint("project", "name"),
+)
+
+access_tokens = Table(
+    "access_tokens",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("project", Text),  # All of them where there is none
+    Column("digest", Text, nullable=False, unique=True),
+    Column("created_at", Double, nullable=False),
+    Column("revoked_at", Double),
 )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from perfguard.records.facts import Fact
+from perfguard.records.machine.fingerprint import Fingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,15 @@ class RecordedSamples:
 
     baseline_s: tuple[tuple[float, ...], ...] = ()  # Empty where one arm was measured
     candidate_s: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRun:
+    """A run with everything that the history keeps of it."""
+
+    record: RunRecord
+    samples: Mapping[str, RecordedSamples] = field(default_factory=dict)  # By case id
+    fingerprint: Fingerprint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,3 +170,22 @@ class DatabaseStatus:
     series: int
     values: int
     samples: int  # Cases of runs that have their samples
+
+
+class Scope(str, Enum):
+    """What a token allows."""
+
+    READ = "read"
+    INGEST = "ingest"  # Adding runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What is known of a token; its text is not kept."""
+
+    id: int
+    name: str  # Who has it
+    scope: Scope
+    project: str | None  # None for all
+    created_at: float
+    revoked_at: float | None

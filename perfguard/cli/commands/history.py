@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -191,6 +192,27 @@ def mark(case: str, change: str, state: str, reason: str, machine_id: str | None
     click.echo(printable(f"{changed.after.case_id}: the change at {change} is {state}, says {author}"))
 
 
+@history_command.command("push")
+@click.argument("runs", nargs=-1, metavar="[RUN]…")
+@click.option("--to", "url", required=True, metavar="URL", help="Address of `perfguard serve`.")
+def push(runs: tuple[str, ...], url: str) -> None:
+    """Send recorded RUNs to a server; default: the latest run. The variable PERFGUARD_TOKEN holds the token.
+
+    For machines that cannot reach the database, such as CI runners. A run that is there already stays as it is.
+    """
+    from perfguard.gate.show import find_run
+    from perfguard.history.pushing import push_run
+    from perfguard.history.recording import measured_run
+
+    loaded = load({}, keys=())
+    token = os.environ.get("PERFGUARD_TOKEN")
+    if not token:
+        raise UsageError("PERFGUARD_TOKEN is not set; `perfguard db token add NAME --for ingest` makes one on the server")
+    for folder in dict.fromkeys(find_run(loaded, name) for name in runs or (None,)):
+        is_new = push_run(url, token, measured_run(folder, project_name(loaded)))
+        click.echo(f"{folder.name}: {'sent' if is_new else 'was there already'}")
+
+
 @click.group("db")
 def db_command() -> None:
     """Look after the database of recorded runs.
@@ -300,3 +322,44 @@ def export(output: Path, *, all_projects: bool) -> None:
         rows = export_values(database, output, project=None if all_projects else project_name(loaded))
     size = format_bytes(output.stat().st_size)
     click.echo(f"wrote {printable(str(output))}: {format_count(rows, 'value')}, {size}")
+
+
+@db_command.group("token")
+def token_group() -> None:
+    """Tokens for the API of `perfguard serve`."""
+
+
+@token_group.command("add")
+@click.argument("name")
+@click.option("--for", "scope", type=click.Choice(["read", "ingest"]), required=True, help="Reading, or adding runs.")
+@click.option("--project", metavar="NAME", help="For one project alone.")
+def add_token(name: str, scope: str, project: str | None) -> None:
+    """Make a token for NAME and print it, once; the database keeps its hash."""
+    from perfguard.history.access import Scope, create_token
+
+    with _open() as (_, database):
+        click.echo(create_token(database, name, Scope(scope), project=project))
+
+
+@token_group.command("list")
+@format_option
+def list_tokens(output_format: str) -> None:
+    """List the tokens."""
+    from perfguard.cli.output import print_and_exit
+    from perfguard.history.access import read_tokens
+    from perfguard.report.terminal.recorded_runs import render_tokens
+
+    with _open() as (_, database):
+        found = read_tokens(database)
+    print_and_exit(found, lambda: render_tokens(found), output_format, exit_code=int(ExitCode.PASS))
+
+
+@token_group.command("revoke")
+@click.argument("token", type=int)
+def revoke(token: int) -> None:
+    """Make the token with this number worthless."""
+    from perfguard.history.access import revoke_token
+
+    with _open() as (_, database):
+        revoke_token(database, token)
+    click.echo(f"token {token} is revoked")

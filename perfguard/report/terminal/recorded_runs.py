@@ -15,6 +15,7 @@ from perfguard.records.history import (
     LoggedRun,
     MeasuredCode,
     RunRecord,
+    Token,
 )
 from perfguard.report.case_history import short_source
 from perfguard.report.messages.catalog import describe
@@ -125,6 +126,19 @@ def _agreement(case: CaseOverMachines) -> str:
     if case.slower_on and len(case.slower_on) < len(case.machines):
         return f"slower on {', '.join(case.slower_on)} only"
     return "machines differ"
+
+
+def render_tokens(found: Sequence[Token]) -> list[RenderableType]:
+    """A row for each token."""
+    if not found:
+        return texts("no token; `perfguard db token add NAME --for read` makes one")
+    table = plain_table(">id", "~name", "for", "~project/1", "made", "state")
+    for token in found:
+        state = f"revoked {_moment(token.revoked_at)}" if token.revoked_at is not None else "valid"
+        table.add_row(
+            str(token.id), token.name, token.scope.value, token.project or "all", _moment(token.created_at), state
+        )
+    return [table]
 
 
 def render_status(found: DatabaseStatus) -> list[RenderableType]:

@@ -40,7 +40,7 @@ class TreeState:
         return f"{base}+{self.dirty}" if self.dirty else base
 
 
-def run_git(directory: Path, *arguments: str) -> bytes:
+def run_git(directory: Path, *arguments: str, timeout_s: float = _TIMEOUT_S) -> bytes:
     """Output of a git command.
 
     Raises:
@@ -48,12 +48,12 @@ def run_git(directory: Path, *arguments: str) -> bytes:
     """
     try:
         done = subprocess.run(
-            ["git", *_OWN_RULES, "-C", str(directory), *arguments], capture_output=True, timeout=_TIMEOUT_S, check=False
+            ["git", *_OWN_RULES, "-C", str(directory), *arguments], capture_output=True, timeout=timeout_s, check=False
         )
     except FileNotFoundError:
         raise ArmError("git is not on the path; git: arms need it") from None
     except subprocess.TimeoutExpired:
-        raise ArmError(f"git {arguments[0]} gave no answer in {_TIMEOUT_S:.0f} s in {directory}") from None
+        raise ArmError(f"git {arguments[0]} gave no answer in {timeout_s:.0f} s in {directory}") from None
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         raise ArmError(f"git {' '.join(arguments)} failed in {directory}: {said[-1] if said else 'no message'}")

@@ -45,13 +45,14 @@ def launched(
     cpus: Sequence[int] = (),
     memory_node: int | None = None,
     sandbox: Sandbox | None = None,
+    is_tied: bool = False,
 ) -> list[str]:
     """The command that prepares a process of ours and then becomes another one, which begins with an absolute path.
 
     Empty `cpus` leave the affinity mask alone, a `memory_node` of None the memory policy, and a `sandbox` of None every
-    right.
+    right. What is prepared dies with this process; without any of the three only if it `is_tied`.
     """
-    if not cpus and memory_node is None and sandbox is None:
+    if not cpus and memory_node is None and sandbox is None and not is_tied:
         return list(arguments)
     folders = "-"
     groups = "-" if sandbox is None else os.pathsep.join(map(str, limited_groups()))

@@ -1,0 +1,437 @@
+"""`perfguard fleet`: gates on many machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfguard.cli.options import flag, format_option, load, together
+from perfguard.config import LoadedConfig
+from perfguard.errors import ExitCode, UsageError
+from perfguard.units import format_count, printable
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from perfguard.history.database import Database
+    from perfguard.records.facts import Fact
+    from perfguard.records.fleet import FleetStatus, Work
+
+_ASKS_AGAIN_S = 5.0
+_TENDS_AGAIN_S = 30.0
+
+_engine_option = click.option(
+    "--engine", type=click.Choice(["queue", "slurm"]), default="queue", show_default=True, help="What brings shards to hosts."
+)
+_work_options = together(
+    click.option("-s", "--suite", help="Suite to measure; default: as configured."),
+    click.option("-c", "--case", "patterns", multiple=True, metavar="PATTERN", help="Cases instead of a suite."),
+    click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Budget of each shard's gate."),
+    click.option(
+        "--class",
+        "classes",
+        multiple=True,
+        metavar="NAME",
+        help="Machine class to measure on; may be repeated. Default: each class that a fit host is of.",
+    ),
+    click.option(
+        "--split", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="N", help="Shards for each class."
+    ),
+    click.option(
+        "--repository", metavar="URL", help="What hosts clone; default: git's remote origin, else this repository's path."
+    ),
+    _engine_option,
+    click.option(
+        "--shared-folder",
+        type=click.Path(path_type=Path),
+        metavar="FOLDER",
+        help="With --engine slurm: a folder that all nodes share; default: .perfguard/fleet.",
+    ),
+    click.argument("arguments", nargs=-1, metavar="[-- OPTIONS]"),
+)
+"""What `submit` and `schedule` measure, and where."""
+
+
+@click.group("fleet")
+def fleet_command() -> None:
+    """Run gates on many machines, through PostgreSQL or Slurm.
+
+    Work is split into shards; each is measured whole on one host, baseline and candidate in turns. Results come into
+    the history that the setting `database` names. See docs/fleet.md for the way from one machine to many.
+    """
+
+
+def _opened(*, upgrades: bool | None = None) -> tuple[LoadedConfig, AbstractContextManager[Database]]:
+    from perfguard.history.database import is_off, opened
+
+    loaded = load({}, keys=())
+    if is_off(loaded.config.database):
+        raise UsageError("a fleet needs a database, which is off; set `database` to a PostgreSQL URL")
+    return loaded, opened(loaded.config.database, loaded.project, upgrades=upgrades)
+
+
+def _say(found: Fact) -> None:
+    from perfguard.report.messages.catalog import describe
+
+    click.echo(f"{time.strftime('%H:%M:%S')} {printable(describe(found))}", err=True)
+
+
+@fleet_command.command("init")
+def init() -> None:
+    """Make the tables of the history and of the queue in the configured PostgreSQL database."""
+    from perfguard.fleet.queue import create_queue, require_queue
+
+    _, opening = _opened(upgrades=True)
+    with opening as database:
+        require_queue(database)
+        create_queue(database)
+        click.echo(f"{printable(database.name)} is ready; start `perfguard fleet worker` on each host")
+
+
+@fleet_command.command("worker")
+@click.option("--class", "classes", multiple=True, metavar="NAME", help="More classes that this host is of.")
+@click.option("--name", help="What this host is called; default: its host name.")
+@click.option(
+    "--poll", "poll_s", type=click.FloatRange(0.1, 3600), default=30.0, show_default=True, metavar="SECONDS",
+    help="How often an idle worker asks for work.",
+)  # fmt: skip
+@click.option(
+    "--folder", type=click.Path(path_type=Path), metavar="FOLDER", help="Where clones are kept; default: your data folder."
+)
+@flag("--once", "is_once", help="End when no shard waits, instead of waiting for more.")
+def worker(classes: tuple[str, ...], name: str | None, poll_s: float, folder: Path | None, *, is_once: bool) -> None:
+    """Measure shards on this machine, one at a time, until it is stopped.
+
+    The host registers its fingerprint. It takes shards of its machine id, as `perfguard fingerprint` shows it, and of
+    the classes that you give. Before each shard it times fixed work, the canary; where that drifted, the host is unfit,
+    its shards go elsewhere, and this command ends with exit code 3. Stopping it gives its shard back.
+    """
+    from functools import partial
+
+    from perfguard.errors import HostUnfitError
+    from perfguard.fleet.hosts import register
+    from perfguard.fleet.measuring import measure
+    from perfguard.fleet.queue import require_ready, work
+    from perfguard.fleet.working import clones_of, host_name, take
+    from perfguard.host.probe import probe
+    from perfguard.records.fleet import Fitness
+
+    _, opening = _opened()
+    with opening as database:
+        require_ready(database)
+        fingerprint, host = probe(), name or host_name()
+        every = tuple(dict.fromkeys([fingerprint.machine_id, *classes]))
+        place = (folder or clones_of(os.environ)).absolute()
+        place.mkdir(parents=True, exist_ok=True)
+        registered = register(database, host, fingerprint, every)
+        if registered.fitness is not Fitness.FIT:
+            raise HostUnfitError(_why_unfit(registered.name))
+        click.echo(f"{host} takes shards of {', '.join(every)}; clones are in {place}", err=True)
+        doing = partial(measure, host=host, folder=place, environment=dict(os.environ))
+        went_on = [True]
+
+        def measure_shard(shard_id: int) -> bool:
+            went_on[0] = take(database, shard_id, host=host, measure=doing, say=_say)
+            return went_on[0]
+
+        work(database, every, measure_shard, poll_s=poll_s, is_once=is_once)
+    if not went_on[0]:
+        raise HostUnfitError(_why_unfit(host))
+
+
+def _why_unfit(host: str) -> str:
+    return f"{host} is not fit; `perfguard fleet hosts` says why, and `perfguard fleet hosts --fit {host}` takes it back"
+
+
+@fleet_command.command("submit")
+@click.option("--candidate", default="HEAD", show_default=True, metavar="REV", help="What to judge; must be pushed.")
+@click.option("--baseline", required=True, metavar="REV", help="What to compare with.")
+@_work_options
+def submit_command(candidate: str, baseline: str, engine: str, **options: Any) -> None:
+    """Have a commit gated on other machines: a shard for each machine class, or N with --split.
+
+    OPTIONS go to `perfguard gate` on the hosts, as in -- --setup 'pip install .'.
+    """
+    from perfguard.history.states import author_in
+    from perfguard.fleet.shards import submit
+    from perfguard.records.fleet import Engine
+
+    loaded, opening = _opened()
+    commits = tuple(_commit(loaded, revision) for revision in (baseline, candidate))
+    work = _work(loaded, options, baseline=commits[0], candidate=commits[1])
+    groups = _groups(loaded, options)
+    with opening as database:
+        classes = _classes(database, options["classes"], engine)
+        shards = [(name, patterns) for name in classes for patterns in groups]
+        _require_engine(database, engine)
+        submission = submit(database, work, shards, engine=Engine(engine), author=author_in(loaded.project))
+        _tend(database, engine)
+    click.echo(f"submission {submission}: {format_count(len(shards), 'shard')} for {', '.join(classes)}")
+    click.echo(f"`perfguard fleet status {submission} --wait` waits for its verdict", err=True)
+
+
+def _commit(loaded: LoadedConfig, revision: str) -> str:
+    from perfguard.runner.arms.git import resolve_commit, top_level
+
+    repository = top_level(loaded.project)
+    if repository is None:
+        raise UsageError(f"{loaded.project} is in no git repository, so {revision!r} names no commit")
+    return resolve_commit(repository, revision)
+
+
+def _work(loaded: LoadedConfig, options: dict[str, Any], *, baseline: str, candidate: str) -> Work:
+    from perfguard.history.project_names import project_name
+    from perfguard.records.fleet import Work
+    from perfguard.runner.arms.git import path_in_repository
+    from perfguard.runner.suites import budget_of, load_catalog
+
+    suite = options["suite"] or loaded.config.suite
+    budget_s = options["budget_s"] or budget_of(load_catalog(loaded), loaded, suite)
+    folder = options["shared_folder"] or loaded.project / ".perfguard" / "fleet"
+    return Work(
+        project=project_name(loaded),
+        repository=options["repository"] or _repository(loaded),
+        folder=path_in_repository(loaded.project).strip("/"),
+        baseline=baseline,
+        candidate=candidate,
+        suite=suite,
+        budget_s=budget_s,
+        arguments=options["arguments"],
+        shared_folder=str(folder.absolute()),
+    )
+
+
+def _repository(loaded: LoadedConfig) -> str:
+    from contextlib import suppress
+
+    from perfguard.errors import ArmError
+    from perfguard.runner.arms.git import run_git, top_level
+
+    with suppress(ArmError):
+        remote = run_git(loaded.project, "config", "--get", "remote.origin.url").decode(errors="replace").strip()
+        return remote if "://" in remote or "@" in remote else str((loaded.project / remote).resolve())
+    return str(top_level(loaded.project) or loaded.project)
+
+
+def _groups(loaded: LoadedConfig, options: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Cases of each shard, dealt out in turns so that neighbours, which are alike, go to different ones."""
+    from perfguard.runner.suites import load_catalog, selected_cases
+
+    if options["split"] == 1:
+        return [options["patterns"]]
+    suite = options["suite"] or loaded.config.suite
+    cases = selected_cases(load_catalog(loaded), suite=suite, patterns=options["patterns"])
+    dealt = [tuple(case.id for case in cases[start :: options["split"]]) for start in range(options["split"])]
+    return [group for group in dealt if group]
+
+
+def _classes(database: Database, given: Sequence[str], engine: str) -> tuple[str, ...]:
+    from perfguard.fleet.hosts import read_hosts
+    from perfguard.records.fleet import Fitness
+
+    if given:
+        return tuple(dict.fromkeys(given))
+    fit = [host.machine_id for host in read_hosts(database) if host.fitness is Fitness.FIT]
+    if not fit:
+        raise UsageError(
+            "no fit host is registered; start `perfguard fleet worker` on one, or name --class"
+            if engine == "queue"
+            else "name --class, a feature of the nodes to measure on; `sinfo -o %f` lists them"
+        )
+    return tuple(dict.fromkeys(fit))
+
+
+def _require_engine(database: Database, engine: str) -> None:
+    from perfguard.fleet.queue import require_ready
+    from perfguard.fleet.slurm import require_slurm
+
+    if engine == "queue":
+        require_ready(database)
+    else:
+        require_slurm()
+
+
+def _tend(database: Database, engine: str | None = None) -> None:
+    """Look after the engines that are used; or after one."""
+    from perfguard.fleet import queue, slurm
+    from perfguard.fleet.queue import has_queue
+
+    if engine == "queue" or (engine is None and has_queue(database)):
+        queue.tend(database)
+    if engine in (None, "slurm"):
+        slurm.tend(database)
+
+
+@fleet_command.command("tend")
+def tend_command() -> None:
+    """Hand out anew what was lost, submit what is scheduled, and take Slurm's results; once.
+
+    Workers of the queue do it by themselves. With Slurm have cron do it every few minutes on the login node.
+    """
+    _, opening = _opened()
+    with opening as database:
+        _tend(database)
+
+
+@fleet_command.command("status")
+@click.argument("submission", type=int, required=False)
+@flag("--wait", "waits", help="Wait until all of its shards have ended, and exit with the worst of their exit codes.")
+@flag("--all-projects", help="Of all projects, instead of this one.")
+@format_option
+def status(submission: int | None, output_format: str, *, waits: bool, all_projects: bool) -> None:
+    """Show the newest submissions, or the shards of one SUBMISSION."""
+    from perfguard.cli.output import print_and_exit
+    from perfguard.fleet.shards import read_status, require_submission
+    from perfguard.fleet.verdict import exit_code_of
+    from perfguard.history.project_names import project_name
+    from perfguard.report.terminal.fleet import render_submission, render_submissions
+
+    if waits and submission is None:
+        raise UsageError("--wait needs a submission, as in `perfguard fleet status 12 --wait`")
+    loaded, opening = _opened()
+    with opening as database:
+        if submission is None:
+            found = read_status(database, project=None if all_projects else project_name(loaded))
+        else:
+            require_submission(database, submission)
+            found = _waited_for(database, submission) if waits else read_status(database, submission_id=submission)
+    print_and_exit(
+        found,
+        lambda: render_submissions(found) if submission is None else render_submission(found),
+        output_format,
+        exit_code=int(exit_code_of(found.shards) if waits else ExitCode.PASS),
+    )
+
+
+def _waited_for(database: Database, submission: int) -> FleetStatus:
+    """Its state once nothing more comes."""
+    from perfguard.fleet.shards import read_status
+
+    tended = time.monotonic()
+    while not all(shard.state.has_ended for shard in (found := read_status(database, submission_id=submission)).shards):
+        time.sleep(_ASKS_AGAIN_S)
+        if time.monotonic() - tended > _TENDS_AGAIN_S:
+            _tend(database)
+            tended = time.monotonic()
+    return found
+
+
+@fleet_command.command("cancel")
+@click.argument("submission", type=int)
+def cancel_command(submission: int) -> None:
+    """Cancel a SUBMISSION: what waits is not handed out, and the result of what is being measured is dropped."""
+    from perfguard.fleet.shards import cancel
+
+    _, opening = _opened()
+    with opening as database:
+        count = cancel(database, submission)
+    click.echo(f"submission {submission}: {format_count(count, 'shard')} cancelled")
+
+
+@fleet_command.command("hosts")
+@click.option("--fit", metavar="HOST", help="Take a host back; its canary starts afresh.")
+@click.option("--drain", metavar="HOST", help="Give a host no more shards.")
+@click.option("--because", "reason", default="", metavar="TEXT", help="Why it is drained.")
+@format_option
+def hosts(fit: str | None, drain: str | None, reason: str, output_format: str) -> None:
+    """List the hosts: what they are, whether they are fit, what they measure now."""
+    from perfguard.cli.output import print_and_exit
+    from perfguard.history.states import author_in
+    from perfguard.fleet.hosts import read_hosts, state_fitness
+    from perfguard.records.facts import fact
+    from perfguard.records.fleet import Fitness
+    from perfguard.report.terminal.fleet import render_hosts
+
+    loaded, opening = _opened()
+    with opening as database:
+        if fit:
+            state_fitness(database, fit, Fitness.FIT)
+        if drain:
+            why = fact("fleet.drained", author=author_in(loaded.project), reason=reason)
+            state_fitness(database, drain, Fitness.DRAINED, reason=why)
+        found = read_hosts(database)
+    print_and_exit(found, lambda: render_hosts(found), output_format, exit_code=int(ExitCode.PASS))
+
+
+@fleet_command.command("schedule")
+@click.argument("name", required=False)
+@click.option("--cron", metavar="TIMES", help="When, in UTC: '0 2 * * *' is every night at two.")
+@click.option("--branch", default="main", show_default=True, help="Branch whose newest commit is measured.")
+@flag("--remove", "is_removed", help="Remove the schedule.")
+@_work_options
+@format_option
+def schedule_command(
+    name: str | None, cron: str | None, branch: str, engine: str, output_format: str, *, is_removed: bool, **options: Any
+) -> None:
+    """Submit a branch again and again: its newest commit against the one before; without NAME list the schedules.
+
+    A time at which the branch has not moved is passed over.
+    """
+    from perfguard.cli.output import print_and_exit
+    from perfguard.fleet.schedules import next_time, read_schedules, remove_schedule, save_schedule, tip_of
+    from perfguard.history.project_names import project_name
+    from perfguard.records.fleet import Engine, Schedule
+    from perfguard.report.terminal.fleet import render_schedules
+
+    loaded, opening = _opened()
+    with opening as database:
+        if name is None:
+            found = read_schedules(database, project=project_name(loaded))
+            print_and_exit(found, lambda: render_schedules(found), output_format, exit_code=int(ExitCode.PASS))
+        if is_removed:
+            remove_schedule(database, project_name(loaded), name)
+            click.echo(f"removed schedule {printable(name)}")
+            return
+        if cron is None:
+            raise UsageError("--cron says when, as in --cron '0 2 * * *'")
+        due_at = next_time(cron, time.time())
+        tip = tip_of(options["repository"] or _repository(loaded), branch)
+        saved = Schedule(
+            project=project_name(loaded),
+            name=name,
+            cron=cron,
+            branch=branch,
+            engine=Engine(engine),
+            work=_work(loaded, options, baseline=tip, candidate=tip),
+            machine_classes=_classes(database, options["classes"], engine),
+            groups=tuple(_groups(loaded, options)),
+            due_at=due_at,
+        )
+        _require_engine(database, engine)
+        save_schedule(database, saved)
+    click.echo(
+        f"schedule {printable(name)}: {branch} after {tip[:12]}, next at "
+        f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime(due_at))} UTC"
+    )
+
+
+@fleet_command.command("manifest")
+@click.option("--class", "machine_class", required=True, metavar="NAME", help="Label perfguard/class of the nodes.")
+@click.option("--image", required=True, help="Image that holds perfguard, git and your environment.")
+@click.option("--cpus", type=click.IntRange(min=1), required=True, metavar="N", help="Whole CPUs of the pod.")
+@click.option("--memory", default="16Gi", show_default=True, help="Memory of the pod.")
+@click.option("--secret", default="perfguard", show_default=True, help="Secret whose key `database` is the URL.")
+def manifest(machine_class: str, image: str, cpus: int, memory: str, secret: str) -> None:
+    """Print a Kubernetes Job that measures all waiting shards of a class (untested in a cluster), for kubectl create."""
+    from perfguard.fleet.kubernetes import job
+
+    click.echo(json.dumps(job(machine_class, image=image, cpus=cpus, memory=memory, secret=secret), indent=1))
+
+
+@fleet_command.command("measure", hidden=True)
+@click.argument("array", type=click.Path(path_type=Path))
+@click.argument("index", type=int)
+def measure_command(array: Path, index: int) -> None:
+    """Measure one task of a Slurm array; its batch script calls this."""
+    from perfguard.fleet.slurm import measure_task
+
+    found = measure_task(array, index, os.environ)
+    if found.problem is not None:
+        _say(found.problem)
+        raise click.exceptions.Exit(int(ExitCode.INFRASTRUCTURE))

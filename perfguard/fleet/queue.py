@@ -1,0 +1,297 @@
+"""The queue engine: procrastinate brings shards to workers through the same PostgreSQL that holds the history.
+
+A job says only which shard is to be measured; what became of it is written in the shard alone. So a job may be lost,
+done twice or done late without harm: `tend` queues anew what waits and drops the jobs of workers that are gone. A worker
+that measures sleeps in one system call, and so do its timers. While it idles it asks every half minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perfguard.errors import DatabaseError, UsageError
+from perfguard.fleet import shards
+from perfguard.fleet.schedules import submit_due
+from perfguard.history.database import Database
+from perfguard.records.fleet import Engine
+
+if TYPE_CHECKING:
+    from procrastinate import App
+    from procrastinate.worker import Worker
+
+_TENDING = "tending"  # Queue that every worker serves
+_POLL_S = 30.0  # Of workers, by default
+_HEARTBEAT, _STALLED, _TENDS = 2, 6, 20  # Polls: between signs of life, until a worker counts as gone, between tendings
+_FOREVER_S = 10 * 365 * 86_400.0
+_BATCH = 1_000
+
+Measure = Callable[[int], bool]
+"""Measures a shard, and says whether the worker should go on."""
+
+
+def require_queue(database: Database) -> None:
+    """Raises UsageError: the database is no PostgreSQL, or procrastinate is not installed."""
+    if database.is_sqlite:
+        raise UsageError(
+            f"{database.name} is a SQLite file, which one machine alone can use; set `database` to a PostgreSQL URL, or "
+            "use --engine slurm"
+        )
+    _import()
+
+
+def _import() -> Any:
+    try:
+        import procrastinate
+    except ModuleNotFoundError:
+        raise UsageError("a fleet needs procrastinate, which is not installed: pip install 'perfguard[fleet]'") from None
+    return procrastinate
+
+
+def _app(database: Database) -> App:
+    procrastinate = _import()
+    url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    connector = procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=3, timeout=30.0)
+    app: App = procrastinate.App(connector=connector)
+    return app
+
+
+def has_queue(database: Database) -> bool:
+    """Whether procrastinate's tables are there."""
+    from sqlalchemy import inspect
+
+    if database.is_sqlite:
+        return False
+    with database.reading() as connection:
+        return inspect(connection).has_table("procrastinate_jobs")
+
+
+def create_queue(database: Database) -> None:
+    """Make procrastinate's tables where there are none. Raises DatabaseError: they cannot be made."""
+    if has_queue(database):
+        return
+
+    async def create() -> None:
+        app = _app(database)
+        async with app.open_async():
+            await app.schema_manager.apply_schema_async()
+
+    _run(database, create())
+
+
+def require_ready(database: Database) -> None:
+    """Raises UsageError: the fleet's tables were never made."""
+    require_queue(database)
+    if not has_queue(database):
+        raise UsageError(f"{database.name} has no queue yet; `perfguard fleet init` makes it")
+
+
+def tend(database: Database) -> None:
+    """Take shards from hosts that are gone, submit what is due, and queue all that waits and is not queued.
+
+    Any process may do it, at any time and several at once.
+
+    Raises:
+        DatabaseError: The database cannot be reached.
+    """
+    require_ready(database)
+    _run(database, _tend_alone(database))
+
+
+async def _tend_alone(database: Database) -> None:
+    async with _app(database).open_async() as app:
+        _register(app, database, lambda _: True, poll_s=_POLL_S)
+        await _tend(app, database, poll_s=_POLL_S)
+
+
+async def _tend(app: App, database: Database, *, poll_s: float) -> None:
+    shards.expire(database, Engine.QUEUE)
+    submit_due(database)
+    await _drop_stalled(app, database, _STALLED * poll_s)
+    await _queue(app, database)
+
+
+async def _drop_stalled(app: App, database: Database, silent_s: float) -> None:
+    """Drop jobs of workers that give no sign, unless they measure: their shard's lease says how long they may."""
+    from procrastinate.jobs import Status
+
+    stalled = list(await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=silent_s))
+    measured = _measured(database, [job.task_kwargs["shard_id"] for job in stalled if "shard_id" in job.task_kwargs])
+    for job in stalled:
+        if job.task_kwargs.get("shard_id") not in measured and job.id is not None:
+            with contextlib.suppress(_import().exceptions.ConnectorException):  # it has ended meanwhile
+                await app.job_manager.finish_job_by_id_async(job.id, status=Status.FAILED, delete_job=True)
+
+
+def _measured(database: Database, shard_ids: Sequence[int]) -> set[int]:
+    from sqlalchemy import select
+
+    from perfguard.history.tables import fleet_shards
+    from perfguard.records.fleet import ShardState
+
+    running = fleet_shards.c.state == ShardState.RUNNING.value
+    with database.reading() as connection:
+        wanted = select(fleet_shards.c.id).where(fleet_shards.c.id.in_(shard_ids), running)
+        return set(connection.execute(wanted).scalars())
+
+
+async def _queue(app: App, database: Database) -> None:
+    """Queue each waiting shard that has no job; the lock keeps two tenders from queueing one twice."""
+    queued = _queued(database)
+    missing = [(shard, name) for shard, name in shards.waiting(database, Engine.QUEUE) if _lock(shard) not in queued]
+    for start in range(0, len(missing), _BATCH):
+        await _defer(app, missing[start : start + _BATCH])
+
+
+async def _defer(app: App, missing: Sequence[tuple[int, str]]) -> None:
+    manager, task = app.job_manager, app.tasks["measure_shard"]
+    jobs = [
+        task.configure(queue=name, queueing_lock=_lock(shard), task_kwargs={"shard_id": shard}).job
+        for shard, name in missing
+    ]
+    try:
+        await manager.batch_defer_jobs_async(jobs)
+    except _import().exceptions.AlreadyEnqueued:  # another tender was faster with one of them
+        for job in jobs:
+            with contextlib.suppress(_import().exceptions.AlreadyEnqueued):
+                await manager.defer_job_async(job)
+
+
+def _lock(shard_id: int) -> str:
+    return f"shard-{shard_id}"
+
+
+def _queued(database: Database) -> set[str]:
+    from sqlalchemy import text
+
+    with database.reading() as connection:
+        jobs = "SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'todo' AND queueing_lock IS NOT NULL"
+        return set(connection.execute(text(jobs)).scalars())
+
+
+def work(database: Database, classes: Sequence[str], measure: Measure, *, poll_s: float, is_once: bool = False) -> None:
+    """Measure shards of these classes until told to stop by a signal; with `is_once` until none waits.
+
+    Raises:
+        DatabaseError: The database cannot be reached.
+        KeyboardInterrupt: A signal came while a shard was measured.
+    """
+    require_ready(database)
+    logging.getLogger("procrastinate").setLevel(logging.ERROR)
+    _run(database, _work(database, classes, measure, poll_s=poll_s, is_once=is_once))
+
+
+async def _work(
+    database: Database, classes: Sequence[str], measure: Measure, *, poll_s: float, is_once: bool
+) -> None:
+    from procrastinate.worker import Worker
+
+    measuring = _Measuring(measure)
+    async with _app(database).open_async() as app:
+        _register(app, database, measuring, poll_s=poll_s, is_periodic=not is_once)
+        await _tend(app, database, poll_s=poll_s)
+        database.close()
+        worker = Worker(
+            app,
+            queues=[*classes, _TENDING],
+            concurrency=1,
+            wait=not is_once,
+            fetch_job_polling_interval=poll_s,
+            abort_job_polling_interval=_FOREVER_S,
+            listen_notify=False,
+            delete_jobs="always",
+            install_signal_handlers=False,
+            update_heartbeat_interval=_HEARTBEAT * poll_s,
+            # Others may be measuring, and give no sign meanwhile.
+            stalled_worker_timeout=_FOREVER_S,
+        )
+        measuring.worker = worker
+        with measuring.heeding_signals():
+            await worker.run()
+    if measuring.was_interrupted:
+        raise KeyboardInterrupt
+
+
+class _Measuring:
+    """Measures in the event loop's own thread: while it sleeps there, no timer runs."""
+
+    def __init__(self, measure: Measure) -> None:
+        self.worker: Worker | None = None
+        self.was_interrupted = False
+        self._measure = measure
+        self._is_busy = False
+
+    def __call__(self, shard_id: int) -> bool:
+        self._is_busy = True
+        try:
+            goes_on = self._measure(shard_id)
+        except KeyboardInterrupt:
+            self.was_interrupted, goes_on = True, False
+        finally:
+            self._is_busy = False
+        if not goes_on and self.worker is not None:
+            self.worker.stop()
+        return goes_on
+
+    @contextlib.contextmanager
+    def heeding_signals(self) -> Any:
+        """SIGINT and SIGTERM end a measurement at once, or let an idle worker stop."""
+        loop = asyncio.get_running_loop()
+
+        def handle(*_: object) -> None:
+            if self._is_busy:
+                raise KeyboardInterrupt
+            if self.worker is not None:
+                loop.call_soon_threadsafe(self.worker.stop)
+
+        previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+def _register(
+    app: App, database: Database, measure: Measure, *, poll_s: float, is_periodic: bool = False
+) -> None:
+    async def measure_shard(shard_id: int) -> None:
+        measure(shard_id)
+        database.close()  # an idle worker holds one connection, that of procrastinate
+        if machine_class := shards.class_of_waiting(database, shard_id):  # it gave nothing, or was given back
+            await _defer(app, [(shard_id, machine_class)])
+
+    async def tend_fleet(timestamp: int) -> None:
+        del timestamp
+        await _tend(app, database, poll_s=poll_s)
+        database.close()
+
+    app.task(measure_shard, name="measure_shard")
+    # Only the lock on queueing: a lock on running would be held by a worker that was killed.
+    task = app.task(tend_fleet, name="tend_fleet", queue=_TENDING, queueing_lock=_TENDING)
+    if is_periodic:
+        app.periodic(cron=_every(_TENDS * poll_s))(task)
+
+
+def _every(seconds: float) -> str:
+    """A cron expression, with seconds as sixth field where it is less than a minute."""
+    if seconds < 60:
+        return f"* * * * * */{max(1, round(seconds))}"
+    return f"*/{min(59, round(seconds / 60))} * * * *"
+
+
+def _run(database: Database, doing: Any) -> None:
+    exceptions = _import().exceptions
+    try:
+        asyncio.run(doing)
+    except exceptions.ConnectorException as error:
+        said = str(error.__cause__ or error).strip().splitlines()
+        raise DatabaseError(f"the database {database.name} fails: {said[0] if said else 'no answer'}") from error
+    except TimeoutError as error:
+        raise DatabaseError(f"the database {database.name} gives no answer") from error
+
+

@@ -1,0 +1,18 @@
+"""One exit code for the shards of a submission."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfguard.errors import ExitCode
+from perfguard.records.fleet import Shard, ShardState
+
+
+def exit_code_of(shards: Sequence[Shard]) -> ExitCode:
+    """A regression on any host is one; then what was not measured counts, then what was not decided."""
+    codes = {shard.exit_code for shard in shards if shard.state is ShardState.DONE}
+    if ExitCode.REGRESSION in codes:
+        return ExitCode.REGRESSION
+    if any(shard.state is not ShardState.DONE for shard in shards):
+        return ExitCode.INFRASTRUCTURE
+    return ExitCode.INCONCLUSIVE if ExitCode.INCONCLUSIVE in codes else ExitCode.PASS

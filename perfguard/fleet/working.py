@@ -1,0 +1,86 @@
+"""One shard on a host: the canary, the claim, the measurement, the delivery."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from perfguard.errors import DatabaseError
+from perfguard.fleet.canary import measure_canary
+from perfguard.fleet.hosts import fitness_of, heed_canary
+from perfguard.fleet.shards import claim, deliver, give_back
+from perfguard.history.database import Database
+from perfguard.records.facts import Fact, fact
+from perfguard.records.fleet import Acceptance, Attempt, Delivery, Fitness
+
+_PATIENCE_S = 900.0  # With a database that was restarted or cannot be reached
+_LONGEST_PAUSE_S = 30.0
+
+
+def clones_of(environment: dict[str, str] | os._Environ[str]) -> Path:
+    """Where this host keeps its clones of repositories: in the user's data folder."""
+    home = environment.get("XDG_DATA_HOME") or str(Path("~/.local/share").expanduser())
+    return Path(home) / "perfguard" / "fleet"
+
+
+def host_name() -> str:
+    """What this host is called in the register; in a batch job by Slurm."""
+    return os.environ.get("SLURMD_NODENAME") or platform.node() or "unnamed"
+
+
+def take(
+    database: Database,
+    shard_id: int,
+    *,
+    host: str,
+    measure: Callable[[Attempt], Delivery],
+    say: Callable[[Fact], None],
+    canary: Callable[[], float] = measure_canary,
+) -> bool:
+    """Measure a shard if this host is fit and the shard waits; whether the host may go on.
+
+    Raises:
+        KeyboardInterrupt: A signal ended it; the shard waits for another host.
+        DatabaseError: The database cannot be reached for a quarter of an hour.
+    """
+    if fitness_of(database, host) is not Fitness.FIT:
+        say(fact("fleet.not_fit", host=host))
+        return False
+    if drift := heed_canary(database, host, canary()):
+        say(drift)
+        return False
+    attempt = claim(database, shard_id, host)
+    if attempt is None:
+        return True
+    say(fact("fleet.measuring", shard=shard_id, attempt=attempt.number, project=attempt.work.project))
+    try:
+        delivery = measure(attempt)
+    except BaseException:
+        give_back(database, attempt)
+        raise
+    say(_outcome(delivery, deliver_patiently(database, delivery)))
+    return True
+
+
+def deliver_patiently(database: Database, delivery: Delivery) -> Acceptance:
+    """Deliver, and wait for a database that is away for a while."""
+    deadline, pause_s = time.monotonic() + _PATIENCE_S, 1.0
+    while True:
+        try:
+            return deliver(database, delivery)
+        except DatabaseError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _outcome(delivery: Delivery, acceptance: Acceptance) -> Fact:
+    if acceptance is Acceptance.REFUSED:
+        return fact("fleet.refused", shard=delivery.shard_id, attempt=delivery.attempt)
+    if delivery.problem is not None:
+        return delivery.problem
+    return fact("fleet.accepted", shard=delivery.shard_id, attempt=delivery.attempt, exit_code=delivery.exit_code)

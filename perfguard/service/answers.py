@@ -1,0 +1,352 @@
+"""What the API gives, computed from the database. Times are seconds, moments seconds since the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from perfguard.errors import NothingSelectedError
+from perfguard.history.changes import CaseOnMachine, ChangePoint, cases_on_machines
+from perfguard.history.database import Database
+from perfguard.history.queries import read_case_ids, read_fingerprints, read_log, read_points
+from perfguard.history.revisions import compare_revisions
+from perfguard.history.states import read_states
+from perfguard.records.case_names import short_names
+from perfguard.records.history import CaseBetweenRevisions, CaseOverMachines, HistoryPoint
+from perfguard.service.decimation import MOST_POINTS, kept_places
+from perfguard.service.environments import changed_facts
+
+MOST_RUNS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A case became slower or faster."""
+
+    case_id: str
+    title: str  # Its short name
+    machine_id: str
+    run_id: str  # First run at the new level
+    at: float
+    log_ratio: float  # New level over the old one
+    lower: float  # 95 % interval
+    upper: float
+    cause: str  # `code`, `same code`, `within noise`, `unknown`
+    state: str  # `new`, or what somebody said
+    said_by: str | None
+    because: str | None
+    commit_before: str | None
+    commit_after: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """Values of a series, one list a column; all lists are equally long."""
+
+    at: tuple[float, ...]
+    median_s: tuple[float, ...]
+    lower_s: tuple[float | None, ...]  # The median less its spread; null where that is unknown
+    upper_s: tuple[float | None, ...]
+    run_id: tuple[str, ...]
+    commit: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Runs with one software stack."""
+
+    start: float
+    end: float
+    stack_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """A case on a machine over the recorded runs."""
+
+    case_id: str
+    title: str
+    machine_id: str
+    runs: int  # All of them; `points` may be fewer
+    points: Points
+    bands: tuple[Band, ...]
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesName:
+    """A series that there is."""
+
+    case_id: str
+    title: str
+    machine_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two revisions."""
+
+    before: str
+    after: str
+    cases: tuple[CaseBetweenRevisions, ...]  # With an interval, the largest slowdown first
+    too_little_data: tuple[CaseBetweenRevisions, ...]  # Without one
+    over_machines: tuple[CaseOverMachines, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentChange:
+    """A fact of a machine or its software that differs."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeDetails:
+    """A change with what helps to find its cause."""
+
+    change: Change
+    environment: tuple[EnvironmentChange, ...]
+    elsewhere: tuple[Change, ...]  # The same commits on other machines
+    other_cases: tuple[Change, ...]  # Other cases at the same run
+    commands: tuple[str, ...]  # To go on with
+
+
+def series_names(database: Database, project: str) -> tuple[SeriesName, ...]:
+    """All series of a project, by case and machine."""
+    from sqlalchemy import select
+
+    from perfguard.history.tables import series
+
+    question = select(series.c.case_id, series.c.machine_id).where(series.c.project == project)
+    with database.reading() as connection:
+        rows = connection.execute(question.order_by(series.c.case_id, series.c.machine_id)).all()
+    titles = short_names(row.case_id for row in rows)
+    return tuple(
+        SeriesName(case_id=row.case_id, title=titles[row.case_id], machine_id=row.machine_id) for row in rows
+    )
+
+
+def projects(database: Database) -> tuple[str, ...]:
+    """All projects, by name."""
+    from sqlalchemy import select
+
+    from perfguard.history.tables import series
+
+    with database.reading() as connection:
+        return tuple(connection.execute(select(series.c.project).distinct().order_by(series.c.project)).scalars())
+
+
+def series_answer(
+    database: Database, project: str, case_id: str, machine_id: str, *, most: int = MOST_POINTS
+) -> Series:
+    """One series, decimated to at most so many points; changes and their runs stay.
+
+    Raises:
+        NothingSelectedError: There is no such series.
+    """
+    found = _case_on_machine(database, project, case_id, machine_id)
+    title = short_names(read_case_ids(database, project))[case_id]
+    places = {point.run_id: place for place, point in enumerate(found.points)}
+    always = {places[change.after.run_id] for change in found.changes}
+    kept = kept_places([point.median_s for point in found.points], most=most, always=always)
+    return Series(
+        case_id=case_id,
+        title=title,
+        machine_id=machine_id,
+        runs=len(found.points),
+        points=_points([found.points[place] for place in kept]),
+        bands=_bands(found.points),
+        changes=tuple(_change(change, title) for change in found.changes),
+    )
+
+
+def _case_on_machine(database: Database, project: str, case_id: str, machine_id: str) -> CaseOnMachine:
+    points = read_points(database, project, case_ids=[case_id])
+    states = read_states(database, project)
+    for found in cases_on_machines(points, states):
+        if (found.machine_id or "") == machine_id:
+            return found
+    raise NothingSelectedError(f"project {project!r} has no case {case_id!r} on machine {machine_id!r}")
+
+
+def _points(points: Sequence[HistoryPoint]) -> Points:
+    spreads = [point.spread_s for point in points]
+    return Points(
+        at=tuple(point.t_wall for point in points),
+        median_s=tuple(point.median_s for point in points),
+        lower_s=tuple(spread[0] if spread else None for spread in spreads),
+        upper_s=tuple(spread[1] if spread else None for spread in spreads),
+        run_id=tuple(point.run_id for point in points),
+        commit=tuple(point.commit for point in points),
+    )
+
+
+def _bands(points: Sequence[HistoryPoint]) -> tuple[Band, ...]:
+    """A band for each stretch of one software stack, touching the next one."""
+    starts = [points[0], *(now for before, now in pairwise(points) if now.stack_id != before.stack_id)]
+    ends = [*(point.t_wall for point in starts[1:]), points[-1].t_wall]
+    return tuple(
+        Band(start=point.t_wall, end=end, stack_id=point.stack_id) for point, end in zip(starts, ends, strict=True)
+    )
+
+
+def _change(change: ChangePoint, title: str) -> Change:
+    stated = change.stated
+    return Change(
+        case_id=change.after.case_id,
+        title=title,
+        machine_id=change.after.machine_id or "",
+        run_id=change.after.run_id,
+        at=change.after.t_wall,
+        log_ratio=change.log_ratio,
+        lower=change.lower,
+        upper=change.upper,
+        cause=change.cause.value,
+        state=change.state.value,
+        said_by=stated.author if stated else None,
+        because=stated.reason if stated else None,
+        commit_before=change.before.commit,
+        commit_after=change.after.commit,
+    )
+
+
+def changes_of_series(database: Database, project: str, name: SeriesName) -> tuple[Change, ...]:
+    """Changes of one series among its newest runs."""
+    points = read_points(database, project, case_ids=[name.case_id], last=MOST_RUNS)
+    states = read_states(database, project)
+    found = [each for each in cases_on_machines(points, states) if (each.machine_id or "") == name.machine_id]
+    return tuple(_change(change, name.title) for each in found for change in each.changes)
+
+
+def compare_answer(database: Database, project: str, before: str, after: str) -> Comparison:
+    """Two revisions, by the beginnings of their commits.
+
+    Raises:
+        NothingSelectedError: A beginning names no recorded commit, or several.
+    """
+    commits = _commit(database, project, before), _commit(database, project, after)
+    found = compare_revisions(database, project, *commits)
+    return Comparison(
+        before=commits[0],
+        after=commits[1],
+        cases=tuple(case for case in found.cases if case.lower is not None),
+        too_little_data=tuple(case for case in found.cases if case.lower is None),
+        over_machines=found.over_machines,
+    )
+
+
+def _commit(database: Database, project: str, name: str) -> str:
+    from sqlalchemy import select, union
+
+    from perfguard.history.queries import counts
+    from perfguard.history.tables import runs
+
+    both = union(
+        *(
+            select(column).where(counts(project), column.startswith(name, autoescape=True)).limit(100)
+            for column in (runs.c.commit, runs.c.baseline_commit)
+        )
+    )
+    with database.reading() as connection:
+        found = sorted(set(connection.execute(both).scalars()))
+    if len(found) != 1 or not name:
+        kind = "several recorded commits begin" if found and name else "no recorded commit begins"
+        raise NothingSelectedError(f"{kind} with {name!r}")
+    return found[0]
+
+
+def change_details(
+    database: Database, project: str, case_id: str, machine_id: str, run_id: str, every: Sequence[Change]
+) -> ChangeDetails:
+    """One change; `every` are all changes of the project.
+
+    Raises:
+        NothingSelectedError: There is no such change.
+    """
+    found = _case_on_machine(database, project, case_id, machine_id)
+    title = short_names(read_case_ids(database, project))[case_id]
+    point = next((change for change in found.changes if change.after.run_id == run_id), None)
+    if point is None:
+        raise NothingSelectedError(f"{case_id} on {machine_id or 'an unknown machine'} has no change at run {run_id!r}")
+    change = _change(point, title)
+    here = (change.commit_before, change.commit_after)
+    return ChangeDetails(
+        change=change,
+        environment=_environment(database, point),
+        elsewhere=tuple(
+            other
+            for other in every
+            if other.case_id == case_id
+            and other.machine_id != machine_id
+            and change.commit_after is not None
+            and (other.commit_before, other.commit_after) == here
+        ),
+        other_cases=tuple(other for other in every if other.run_id == run_id and other.case_id != case_id),
+        commands=_commands(change),
+    )
+
+
+def _environment(database: Database, point: ChangePoint) -> tuple[EnvironmentChange, ...]:
+    keys = [(side.machine_id or "", side.stack_id or "") for side in (point.before, point.after)]
+    known = read_fingerprints(database, keys)
+    sides = [known.get(key) for key in keys]
+    if sides[0] is None or sides[1] is None:
+        return ()
+    return tuple(
+        EnvironmentChange(name=name, before=before, after=after)
+        for name, before, after in changed_facts(sides[0], sides[1])
+    )
+
+
+def _commands(change: Change) -> tuple[str, ...]:
+    """To find the commit, and to say what became of the change."""
+    name = (change.commit_after or "")[:12] or change.run_id
+    mark = f"perfguard history mark '{change.case_id}' {name} acknowledged --because '…'"
+    if change.cause == "code" and change.commit_before and change.commit_after:
+        good, bad = change.commit_before[:12], change.commit_after[:12]
+        return f"perfguard bisect --good {good} --bad {bad} --case '{change.case_id}'", mark
+    return (mark,)
+
+
+def newest_row(database: Database, project: str) -> tuple[int, int]:
+    """Numbers that grow with every run and with every word on a change."""
+    from sqlalchemy import func, select
+
+    from perfguard.history.tables import change_states, runs
+
+    with database.reading() as connection:
+        run = connection.execute(select(func.max(runs.c.id)).where(runs.c.project == project)).scalar()
+        state = connection.execute(select(func.max(change_states.c.id))).scalar()
+    return run or 0, state or 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedRunAnswer:
+    """A recorded run."""
+
+    run_id: str
+    at: float
+    suite: str
+    machine_id: str | None
+    commit: str | None
+    outcome: str | None
+    cases: int
+
+
+def log_answer(database: Database, project: str, *, last: int) -> tuple[LoggedRunAnswer, ...]:
+    """The newest runs."""
+    return tuple(
+        LoggedRunAnswer(
+            run_id=logged.run.run_id,
+            at=logged.run.started_at,
+            suite=logged.run.suite,
+            machine_id=logged.run.machine_id,
+            commit=logged.run.candidate.commit,
+            outcome=logged.run.outcome,
+            cases=logged.cases,
+        )
+        for logged in read_log(database, project, last=last)
+    )

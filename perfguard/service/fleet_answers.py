@@ -1,0 +1,108 @@
+"""The fleet as the API gives it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfguard.records.fleet import FleetStatus, Host, ShardState
+from perfguard.report.messages.catalog import describe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAnswer:
+    """A machine that measures."""
+
+    name: str
+    machine_id: str
+    classes: tuple[str, ...]
+    fitness: str  # `fit`, `unfit` or `drained`
+    reason: str | None
+    seen_at: float
+    shard: int | None  # What it measures now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionAnswer:
+    """Work and what became of its shards."""
+
+    id: int
+    project: str
+    candidate: str
+    baseline: str
+    suite: str
+    author: str
+    at: float
+    shards: dict[str, int]  # How many by state
+    exit_codes: dict[str, int]  # How many by the exit code of their gate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StalledShard:
+    """A shard whose lease has ended, and that nobody has taken away yet."""
+
+    id: int
+    submission: int
+    host: str | None
+    overdue_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetAnswer:
+    """Hosts, queue, stalled shards, the newest submissions."""
+
+    hosts: tuple[HostAnswer, ...]
+    waiting: dict[str, int]  # Shards by machine class
+    stalled: tuple[StalledShard, ...]
+    submissions: tuple[SubmissionAnswer, ...]
+
+
+def fleet_answer(hosts: Sequence[Host], status: FleetStatus) -> FleetAnswer:
+    """The same facts in plain types."""
+    now = time.time()
+    waiting = Counter(shard.machine_class for shard in status.shards if shard.state is ShardState.WAITING)
+    late = [
+        (shard, now - shard.lease_until)
+        for shard in status.shards
+        if shard.state is ShardState.RUNNING and shard.lease_until is not None
+    ]
+    return FleetAnswer(
+        hosts=tuple(
+            HostAnswer(
+                name=host.name,
+                machine_id=host.machine_id,
+                classes=host.classes,
+                fitness=host.fitness.value,
+                reason=describe(host.reason) if host.reason else None,
+                seen_at=host.seen_at,
+                shard=host.shard_id,
+            )
+            for host in hosts
+        ),
+        waiting=dict(waiting),
+        stalled=tuple(
+            StalledShard(id=shard.id, submission=shard.submission_id, host=shard.host, overdue_s=overdue_s)
+            for shard, overdue_s in late
+            if overdue_s > 0
+        ),
+        submissions=tuple(
+            SubmissionAnswer(
+                id=each.id,
+                project=each.work.project,
+                candidate=each.work.candidate,
+                baseline=each.work.baseline,
+                suite=each.work.suite,
+                author=each.author,
+                at=each.submitted_at,
+                shards=dict(Counter(s.state.value for s in status.shards if s.submission_id == each.id)),
+                exit_codes=dict(
+                    Counter(
+                        str(s.exit_code) for s in status.shards if s.submission_id == each.id and s.exit_code is not None
+                    )
+                ),
+            )
+            for each in status.submissions
+        ),
+    )

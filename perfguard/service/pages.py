@@ -1,0 +1,185 @@
+"""The five views as pages: complete without a script, which adds charts, filters and keys."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
+
+from litestar import MediaType, Response, get
+from litestar.params import Parameter
+
+from perfguard.errors import ExitCode, NothingSelectedError
+from perfguard.fleet.hosts import read_hosts
+from perfguard.fleet.shards import read_status
+from perfguard.records.history import CaseBetweenRevisions
+from perfguard.report.escaping import shown
+from perfguard.service.answers import Change, compare_answer, log_answer, projects, series_answer, series_names
+from perfguard.service.fleet_answers import fleet_answer
+from perfguard.units import format_duration, format_effect, format_ratio, format_seconds
+
+if TYPE_CHECKING:
+    import jinja2
+
+    from perfguard.service.app import Service
+
+_LONGEST = 300
+_LATEST = 20  # Points below a chart, as text
+_MEDIA_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+_NOT_OPEN = ("fixed", "noise", "infrastructure", "acknowledged")
+
+Name = Annotated[str, Parameter(max_length=_LONGEST)]
+OptionalName = Annotated[str | None, Parameter(max_length=_LONGEST)]
+
+
+@cache
+def asset(name: str) -> tuple[bytes, str] | None:
+    """Content and type of a file that pages load; None where there is none. The reports' style is one of them."""
+    suffix = name[name.rfind(".") :]
+    if suffix not in _MEDIA_TYPES or "/" in name:
+        return None
+    rooms = ("perfguard.service", "perfguard.report.html")
+    allowed = (files(room).joinpath("assets", name) for room in rooms)
+    found = next((path for path in allowed if path.is_file()), None)
+    return None if found is None else (found.read_bytes(), _MEDIA_TYPES[suffix])
+
+
+def handlers(service: Service) -> list[Any]:
+    """The pages' addresses."""
+    database = service.database
+
+    def page(template: str, project: str | None, **values: Any) -> Response[str]:
+        wanted = service.project(project)
+        known = projects(database)
+        link = _Links(wanted, is_default=project is None)
+        text = _environment().get_template(template).render(
+            project=wanted, projects=known if wanted in known else (wanted, *known), link=link, **values
+        )
+        return Response(text, media_type=MediaType.HTML)
+
+    @get("/", include_in_schema=False, sync_to_thread=True)
+    def inbox(project: OptionalName = None, show: Name = "open") -> Response[str]:
+        found = service.changes.of(service.project(project))
+        chosen = [change for change in found.changes if show == "all" or _is_open(change)]
+        chosen.sort(key=lambda change: (change.cause != "code", -change.at))
+        return page("inbox.html", project, found=found, changes=chosen, show=show)
+
+    @get("/cases", include_in_schema=False, sync_to_thread=True)
+    def cases(project: OptionalName = None) -> Response[str]:
+        wanted = service.project(project)
+        runs = log_answer(database, wanted, last=_LATEST)
+        return page("cases.html", project, series=series_names(database, wanted), runs=runs)
+
+    @get("/case", include_in_schema=False, sync_to_thread=True)
+    def case_page(case: Name, machine: Name = "", project: OptionalName = None) -> Response[str]:
+        wanted = service.project(project)
+        found = series_answer(database, wanted, case, machine)
+        others = [name for name in series_names(database, wanted) if name.case_id == case and name.machine_id != machine]
+        points = list(
+            zip(found.points.at, found.points.median_s, found.points.run_id, found.points.commit, strict=True)
+        )
+        return page("case.html", project, series=found, others=others, latest=points[: -_LATEST - 1 : -1])
+
+    @get("/compare", include_in_schema=False, sync_to_thread=True)
+    def compare(before: Name = "", after: Name = "", project: OptionalName = None) -> Response[str]:
+        wanted = service.project(project)
+        found, problem = None, ""
+        if before and after:
+            try:
+                found = compare_answer(database, wanted, before, after)
+            except NothingSelectedError as error:
+                problem = str(error)
+        commits = dict.fromkeys(run.commit for run in log_answer(database, wanted, last=200) if run.commit)
+        return page(
+            "compare.html", project, before=before, after=after, found=found, problem=problem, commits=list(commits)
+        )
+
+    @get("/change", include_in_schema=False, sync_to_thread=True)
+    def change(case: Name, run: Name, machine: Name = "", project: OptionalName = None) -> Response[str]:
+        found = service.details(service.project(project), case, machine, run)
+        return page("change.html", project, found=found)
+
+    @get("/fleet", include_in_schema=False, sync_to_thread=True)
+    def fleet(project: OptionalName = None) -> Response[str]:
+        found = fleet_answer(read_hosts(database), read_status(database))
+        return page("fleet.html", project, found=found, codes=_CODES)
+
+    return [inbox, cases, case_page, compare, change, fleet]
+
+
+_CODES = {
+    str(int(ExitCode.PASS)): "pass",
+    str(int(ExitCode.REGRESSION)): "regression",
+    str(int(ExitCode.INCONCLUSIVE)): "inconclusive",
+}
+
+
+def _is_open(change: Change) -> bool:
+    return change.state not in _NOT_OPEN and change.cause in ("code", "unknown")
+
+
+class _Links:
+    """Addresses within the project that is shown."""
+
+    def __init__(self, project: str, *, is_default: bool) -> None:
+        self._project = {} if is_default else {"project": project}
+
+    def __call__(self, path: str, **query: str | None) -> str:
+        chosen = {**self._project, **{name: value for name, value in query.items() if value}}
+        return f"{path}?{urlencode(chosen)}" if chosen else path
+
+    def change(self, change: Change) -> str:
+        """The page of a change."""
+        return self("/change", case=change.case_id, machine=change.machine_id, run=change.run_id)
+
+    def series(self, case_id: str, machine_id: str) -> str:
+        """The page of a series."""
+        return self("/case", case=case_id, machine=machine_id)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("perfguard.service", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: shown(value) if type(value) is str else value,
+    )
+    environment.filters |= {
+        "effect": format_effect,
+        "seconds": format_seconds,
+        "moment": _moment,
+        "ago": lambda at: f"{format_duration(max(0.0, time.time() - at))} ago",
+        "duration": format_duration,
+        "interval": _interval,
+        "direction": lambda log_ratio: "slower" if log_ratio > 0 else "faster",
+        "verdict": _verdict,
+        "ratio": format_ratio,
+    }
+    return environment
+
+
+def _moment(at: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
+    except (OverflowError, OSError, ValueError):
+        return "-"
+
+
+def _interval(found: Any) -> str:
+    if found.lower is None or found.upper is None:
+        return "-"
+    return f"{format_effect(found.lower)} … {format_effect(found.upper)}"
+
+
+def _verdict(case: CaseBetweenRevisions) -> str:
+    """Slower or faster where the interval says so."""
+    if case.lower is not None and case.lower > 0:
+        return "slower"
+    return "faster" if case.upper is not None and case.upper < 0 else "same"

@@ -1,0 +1,136 @@
+"""`perfguard fleet` as its users type it: PostgreSQL, workers, and a tiny project's real gates."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests import postgresql_servers
+from tests.tiny_projects import DOUBLED, wait_for
+
+QUICK = ("--", "--max-blocks", "6", "--samples", "4", "-q", "--no-ops")
+
+
+@pytest.fixture(scope="module")
+def server():
+    if postgresql_servers.programs() is None:
+        pytest.skip("PostgreSQL is not installed")
+    made = postgresql_servers.started()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def fleet(server, project):
+    """The project, whose two commits differ by twice the work in one case."""
+    project.environment["PERFGUARD_DATABASE"] = server.new_database(f"fleet_{time.monotonic_ns()}")
+    project.commit("first")
+    project.replace("tiny_work.py", *DOUBLED)
+    project.commit("second")
+    done = project.run("fleet", "init")
+    assert done.returncode == 0, done.stderr
+    return project
+
+
+def worked(project, *arguments):
+    """A worker that ends when nothing waits."""
+    return project.run("fleet", "worker", "--once", "--folder", str(project.path.parent / "clones"), *arguments)
+
+
+def submitted(project, *arguments):
+    done = project.run("fleet", "submit", "--baseline", "HEAD~1", "-s", "tiny", "--budget", "40", *arguments, *QUICK)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(":")[0].removeprefix("submission ")
+
+
+def test_a_regression_is_found_by_a_worker_and_recorded(fleet):
+    number = submitted(fleet, "--class", "lab")
+    done = worked(fleet, "--class", "lab", "--name", "bench-1")
+    assert done.returncode == 0, done.stderr
+    assert "bench-1 takes shards of" in done.stderr
+    status = fleet.run("fleet", "status", number, "--wait", "--format", "json")
+    found = json.loads(status.stdout)
+    assert (status.returncode, found["shards"][0]["exit_code"], found["shards"][0]["host"]) == (1, 1, "bench-1")
+    shown = fleet.run("history", "show", found["shards"][0]["run_id"])
+    assert "regressed" in shown.stdout
+    listed = fleet.run("fleet", "status")
+    assert "1 regression" in listed.stdout
+    hosts = json.loads(fleet.run("fleet", "hosts", "--format", "json").stdout)
+    assert [(host["name"], host["fitness"], host["shard_id"]) for host in hosts] == [("bench-1", "fit", None)]
+
+
+def test_what_cannot_be_measured_says_why(fleet):
+    number = submitted(fleet, "--class", "lab", "--repository", "/nowhere")
+    for _ in range(3):
+        worked(fleet, "--class", "lab")
+    status = fleet.run("fleet", "status", number, "--wait")
+    assert status.returncode == 3
+    assert "its gate gave no verdict" in status.stdout
+    assert "/nowhere" in status.stdout
+
+
+def test_cases_are_split_into_shards_and_a_cancelled_one_is_not_measured(fleet):
+    number = submitted(fleet, "--class", "lab", "--split", "2")
+    found = json.loads(fleet.run("fleet", "status", number, "--format", "json").stdout)
+    assert [shard["patterns"] for shard in found["shards"]] == [["tiny.sum"], ["tiny.sort"]]
+    assert "2 shards cancelled" in fleet.run("fleet", "cancel", number).stdout
+    assert worked(fleet, "--class", "lab").returncode == 0
+    found = json.loads(fleet.run("fleet", "status", number, "--format", "json").stdout)
+    assert {(shard["state"], shard["attempt"]) for shard in found["shards"]} == {("cancelled", 0)}
+
+
+def test_a_worker_that_is_stopped_gives_its_shard_back(fleet):
+    number = submitted(fleet, "--class", "lab")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "perfguard", "fleet", "worker", "--class", "lab"],
+        cwd=fleet.path, env=fleet.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    state = lambda: json.loads(fleet.run("fleet", "status", number, "--format", "json").stdout)["shards"][0]  # noqa: E731
+    assert wait_for(lambda: state()["state"] == "running", seconds=60)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert (state()["state"], state()["attempt"]) == ("waiting", 0)
+
+
+def test_a_drained_host_gets_no_work(fleet):
+    worked(fleet, "--class", "lab", "--name", "bench-1")
+    fleet.run("fleet", "hosts", "--drain", "bench-1", "--because", "new memory")
+    submitted(fleet, "--class", "lab")
+    done = worked(fleet, "--class", "lab", "--name", "bench-1")
+    assert done.returncode == 3
+    assert "bench-1 is not fit" in done.stderr
+    assert "new memory" in fleet.run("fleet", "hosts").stdout
+    assert fleet.run("fleet", "hosts", "--fit", "bench-1").returncode == 0
+    assert worked(fleet, "--class", "lab", "--name", "bench-1").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("submit", "--baseline", "HEAD~1"), 2, "no fit host is registered"),
+        (("submit", "--baseline", "none", "--class", "lab"), 2, "none"),
+        (("status", "99"), 5, "no submission 99"),
+        (("status", "--wait"), 2, "--wait needs a submission"),
+        (("cancel", "99"), 5, "no submission 99"),
+        (("hosts", "--fit", "nobody"), 5, "no host 'nobody'"),
+        (("schedule", "nightly"), 2, "--cron says when"),
+        (("schedule", "nightly", "--remove"), 5, "no schedule 'nightly'"),
+    ],
+)
+def test_impossible_requests_get_a_sentence(fleet, arguments, code, message):
+    done = fleet.run("fleet", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+
+
+def test_a_sqlite_file_is_no_queue(project):
+    project.environment["PERFGUARD_DATABASE"] = str(project.path / "history.sqlite")
+    done = project.run("fleet", "init")
+    assert done.returncode == 2
+    assert "set `database` to a PostgreSQL URL" in done.stderr

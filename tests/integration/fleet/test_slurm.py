@@ -1,0 +1,164 @@
+"""Shards as Slurm's batch jobs, on a real cluster of three nodes that are all this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perfguard.errors import MeasurementError
+from perfguard.fleet import slurm
+from perfguard.fleet.shards import read_status
+from perfguard.history.database import opened
+from perfguard.history.queries import read_log
+from perfguard.records.fleet import Engine, ShardState
+from tests import slurm_clusters
+from tests.fleet_hosts import WORK, submitted
+from tests.tiny_projects import wait_for
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="a cluster of one's own needs root"),
+    pytest.mark.skipif(slurm_clusters.missing() != [], reason=f"not installed: {slurm_clusters.missing()}"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    made = slurm_clusters.Cluster(Path(tmp_path_factory.mktemp("slurm")))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def database(tmp_path, cluster, monkeypatch):
+    for name in ("SLURM_CONF", "PATH"):
+        monkeypatch.setenv(name, cluster.environment[name])
+    with opened(f"sqlite:///{tmp_path / 'history.sqlite'}", tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def work(project, tmp_path, monkeypatch):
+    """A tiny project's commit against the one before; each node has its own place for clones and locks."""
+    base = project.commit("first")
+    project.write("note.txt", "more")
+    tip = project.commit("second")
+    for name, value in project.environment.items():
+        if name.startswith(("PYTHON", "PERFGUARD", "XDG")):
+            monkeypatch.setenv(name, value)
+    return replace(
+        WORK, repository=str(project.path), folder="", baseline=base, candidate=tip, suite="tiny", budget_s=20.0,
+        arguments=("--measure-anyway", "--max-blocks", "3", "--samples", "2", "-q"), shared_folder=str(tmp_path / "shared"),
+    )  # fmt: skip
+
+
+def submission_of(database, work, shards):
+    return submitted(database, shards, engine=Engine.SLURM, work_=work, name=slurm_clusters.FEATURE)
+
+
+def shards_of(database, submission):
+    return read_status(database, submission_id=submission).shards
+
+
+def tended(database, submission):
+    """Whether all shards have ended, after looking after them once."""
+    try:
+        slurm.tend(database)
+    except MeasurementError:  # the controller is away
+        return False
+    return all(shard.state.has_ended for shard in shards_of(database, submission))
+
+
+def ended(database, submission, seconds=240):
+    def look():
+        time.sleep(1)
+        return tended(database, submission)
+
+    assert wait_for(look, seconds=seconds), [
+        (shard, path.read_text(errors="replace")[-1500:])
+        for shard in shards_of(database, submission)
+        for path in Path(read_status(database).submissions[0].work.shared_folder).glob("*/*.log")
+    ]
+    return shards_of(database, submission)
+
+
+def require_whole(database, shards):
+    """Each shard has one run, of one node."""
+    assert {shard.state for shard in shards} == {ShardState.DONE}, shards
+    assert {shard.exit_code for shard in shards} <= {0, 4}
+    assert sorted(shard.run_id for shard in shards) == sorted(
+        logged.run.run_id for logged in read_log(database, WORK.project, last=100)
+    )
+    assert {shard.host for shard in shards} <= set(slurm_clusters.NODES)
+
+
+def test_shards_are_measured_on_nodes_of_their_own_and_their_runs_are_in_the_history(database, work):
+    submission = submission_of(database, work, 2)
+    slurm.tend(database)
+    listed = subprocess.run(["squeue", "-h", "-r", "-o", "%j %f"], capture_output=True, text=True, check=True).stdout
+    assert len(listed.splitlines()) == 2
+    assert all(line.startswith("perfguard-") and line.endswith(slurm_clusters.FEATURE) for line in listed.splitlines())
+    shards = ended(database, submission)
+    require_whole(database, shards)
+    assert all(shard.attempt == 1 for shard in shards)
+
+
+def test_what_dies_is_measured_again_and_nothing_twice(database, work, cluster):
+    submission = submission_of(database, work, 3)
+    slurm.tend(database)
+    assert wait_for(lambda: all(cluster.pids_on(node) for node in slurm_clusters.NODES), seconds=60)
+    # A node dies with all that runs there, the batch shell of another one is killed, a third job is requeued by hand.
+    cluster.kill("node-1")
+    cluster.kill_jobs_of("node-1")
+    cluster.kill_jobs_of("node-2")
+    jobs = subprocess.run(
+        ["squeue", "-h", "-r", "-w", "node-3", "-o", "%A"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    subprocess.run(["scontrol", "requeue", *jobs[:1]], check=False)
+    # The controller is killed, and comes back.
+    cluster.kill("slurmctld")
+    assert not tended(database, submission)
+    cluster.start_controller()
+    cluster.start_node("node-1")
+    require_whole(database, ended(database, submission, seconds=400))
+
+
+def test_jobs_that_slurm_has_lost_are_submitted_again(database, work, monkeypatch):
+    monkeypatch.setattr(slurm, "_GRACE_S", 1.0)
+    submission = submission_of(database, work, 1)
+    slurm.tend(database)
+    subprocess.run(["scancel", "--state=PENDING,RUNNING", "--user=root"], check=True)
+    assert wait_for(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, text=True).stdout, seconds=60)
+    with database.writing() as connection:  # as if its lease had passed
+        from perfguard.history.tables import fleet_shards
+
+        connection.execute(fleet_shards.update().values(lease_until=0.0))
+    (shard,) = ended(database, submission)
+    assert (shard.state, shard.attempt) == (ShardState.DONE, 2)
+
+
+def test_a_result_of_an_attempt_that_was_replaced_is_dropped(database, work):
+    submission = submission_of(database, work, 1)
+    slurm.tend(database)
+    shared = Path(work.shared_folder)
+    assert wait_for(lambda: list(shared.glob("*/*.result")), seconds=120)
+    (result,) = shared.glob("*/*.result")
+    kept = shared / "kept"
+    shutil.copy(result, kept)
+    require_whole(database, ended(database, submission))
+    late = submission_of(database, work, 1)
+    slurm.tend(database)
+    (array,) = [path for path in shared.iterdir() if path.is_dir() and not list(path.glob("*.log"))] or [shared / "x"]
+    array.mkdir(exist_ok=True)
+    shutil.copy(kept, array / "9-node-9-1.result")
+    (array / "8-node-9-1.result").write_text("{", encoding="utf-8")
+    require_whole(database, [*shards_of(database, submission), *ended(database, late)])
+    assert (array / "8-node-9-1.damaged").exists()
