@@ -34,8 +34,8 @@ def a_record(number, machine, *, project=PROJECT, cases=(CASE, STEADY)):
     stack = "torch-2.12" if number < 20 else "torch-2.13"
     measured = tuple(
         CaseRecord(
-            case_id=case_id, median_s=float(0.04 * (slower if case_id == CASE else 0.5) * np.exp(random.normal(0, 0.003))),
-            spread_ratio=0.004, blocks=7,
+            case_id=case_id, spread_ratio=0.004, blocks=7,
+            median_s=float(0.04 * (slower if case_id == CASE else 0.5) * np.exp(random.normal(0, 0.003))),
         )
         for case_id in cases
     )  # fmt: skip

@@ -85,7 +85,10 @@ class Cluster:
         for path in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):
                 content = path.read_bytes().split(b"\0")
-                if f"SLURMD_NODENAME={node}".encode() in content and f"SLURM_CONF={self.folder}/slurm.conf".encode() in content:
+                if (
+                    f"SLURMD_NODENAME={node}".encode() in content
+                    and f"SLURM_CONF={self.folder}/slurm.conf".encode() in content
+                ):
                     found.append(int(path.parent.name))
         return found
 

@@ -37,9 +37,7 @@ def register(database: Database, name: str, fingerprint: Fingerprint, classes: S
     row = {"machine_id": fingerprint.machine_id, "stack_id": "", "content": stored_json(fingerprint)}
     with database.writing() as connection:
         new = database.insertion(fleet_hosts, fleet_hosts.c.name)
-        connection.execute(
-            new.values(name=name, fitness=Fitness.FIT.value, reason="", fit_since=now, **said)
-        )
+        connection.execute(new.values(name=name, fitness=Fitness.FIT.value, reason="", fit_since=now, **said))
         connection.execute(fleet_hosts.update().where(fleet_hosts.c.name == name).values(**said))
         connection.execute(database.insertion(fingerprints, *fingerprints.primary_key), row)
     return next(host for host in read_hosts(database) if host.name == name)
@@ -91,8 +89,10 @@ def state_fitness(database: Database, name: str, fitness: Fitness, *, reason: Fa
     """
     from perfguard.history.tables import fleet_hosts as hosts
 
-    change = hosts.update().where(hosts.c.name == name).values(
-        fitness=fitness.value, reason=stored_json(reason) if reason else ""
+    change = (
+        hosts.update()
+        .where(hosts.c.name == name)
+        .values(fitness=fitness.value, reason=stored_json(reason) if reason else "")
     )
     if fitness is Fitness.FIT:
         change = change.values(fit_since=now_in(database))

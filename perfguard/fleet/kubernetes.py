@@ -15,10 +15,7 @@ def job(machine_class: str, *, image: str, cpus: int, memory: str, secret: str) 
     manager gives them to nobody else. The node is labelled `perfguard/class`; the secret has the key `database`.
     """
     resources = {"cpu": str(cpus), "memory": memory}
-    variable = {
-        "name": "PERFGUARD_DATABASE",
-        "valueFrom": {"secretKeyRef": {"name": secret, "key": "database"}},
-    }
+    variable = {"name": "PERFGUARD_DATABASE", "valueFrom": {"secretKeyRef": {"name": secret, "key": "database"}}}
     container = {
         "name": "worker",
         "image": image,

@@ -58,8 +58,8 @@ def measure(attempt: Attempt, *, host: str, folder: Path, environment: Mapping[s
             said.with_suffix(suffix).unlink(missing_ok=True)
 
 
-def _failed(text: str, **values: int) -> Fact:
-    return fact("fleet.gate_failed", severity=Severity.NOTABLE, text=text, **values)
+def _failed(text: str, *, exit_code: int | None = None) -> Fact:
+    return fact("fleet.gate_failed", severity=Severity.NOTABLE, text=text, exit_code=exit_code)
 
 
 def checked_out(work: Work, folder: Path) -> Path:

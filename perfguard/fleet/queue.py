@@ -1,8 +1,8 @@
 """The queue engine: procrastinate brings shards to workers through the same PostgreSQL that holds the history.
 
 A job says only which shard is to be measured; what became of it is written in the shard alone. So a job may be lost,
-done twice or done late without harm: `tend` queues anew what waits and drops the jobs of workers that are gone. A worker
-that measures sleeps in one system call, and so do its timers. While it idles it asks every half minute.
+done twice or done late without harm: `tend` queues anew what waits and drops the jobs of workers that are gone. While
+a worker measures it sleeps in one system call, and so do its timers; while it idles it asks every half minute.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfguard.errors import DatabaseError, UsageError
@@ -22,13 +23,17 @@ from perfguard.records.fleet import Engine
 
 if TYPE_CHECKING:
     from procrastinate import App
+    from procrastinate.job_context import JobContext
+    from procrastinate.jobs import Job
     from procrastinate.worker import Worker
 
 _TENDING = "tending"  # Queue that every worker serves
 _POLL_S = 30.0  # Of workers, by default
-_HEARTBEAT, _STALLED, _TENDS = 2, 6, 20  # Polls: between signs of life, until a worker counts as gone, between tendings
+_HEARTBEAT, _STALLED, _TENDS = 2, 6, 20
+"""Polls between signs of life, until a worker counts as gone, and between tendings."""
 _FOREVER_S = 10 * 365 * 86_400.0
 _BATCH = 1_000
+_FIRST = 1_000  # Priority of tending, before all shards
 
 Measure = Callable[[int], bool]
 """Measures a shard, and says whether the worker should go on."""
@@ -38,8 +43,8 @@ def require_queue(database: Database) -> None:
     """Raises UsageError: the database is no PostgreSQL, or procrastinate is not installed."""
     if database.is_sqlite:
         raise UsageError(
-            f"{database.name} is a SQLite file, which one machine alone can use; set `database` to a PostgreSQL URL, or "
-            "use --engine slurm"
+            f"{database.name} is a SQLite file, which one machine alone can use; set `database` to a PostgreSQL URL, "
+            "or use --engine slurm"
         )
     _import()
 
@@ -48,7 +53,9 @@ def _import() -> Any:
     try:
         import procrastinate
     except ModuleNotFoundError:
-        raise UsageError("a fleet needs procrastinate, which is not installed: pip install 'perfguard[fleet]'") from None
+        raise UsageError(
+            "a fleet needs procrastinate, which is not installed: pip install 'perfguard[fleet]'"
+        ) from None
     return procrastinate
 
 
@@ -108,23 +115,29 @@ async def _tend_alone(database: Database) -> None:
         await _tend(app, database, poll_s=_POLL_S)
 
 
-async def _tend(app: App, database: Database, *, poll_s: float) -> None:
+async def _tend(app: App, database: Database, *, poll_s: float, own_job: int | None = None) -> None:
     shards.expire(database, Engine.QUEUE)
     submit_due(database)
-    await _drop_stalled(app, database, _STALLED * poll_s)
+    await _drop_stalled(app, database, _STALLED * poll_s, own_job)
     await _queue(app, database)
 
 
-async def _drop_stalled(app: App, database: Database, silent_s: float) -> None:
+async def _drop_stalled(app: App, database: Database, silent_s: float, own_job: int | None) -> None:
     """Drop jobs of workers that give no sign, unless they measure: their shard's lease says how long they may."""
     from procrastinate.jobs import Status
 
     stalled = list(await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=silent_s))
-    measured = _measured(database, [job.task_kwargs["shard_id"] for job in stalled if "shard_id" in job.task_kwargs])
+    measured = _measured(database, [_shard_of(job) for job in stalled])
     for job in stalled:
-        if job.task_kwargs.get("shard_id") not in measured and job.id is not None:
+        if _shard_of(job) not in measured and job.id not in (None, own_job):
             with contextlib.suppress(_import().exceptions.ConnectorException):  # it has ended meanwhile
                 await app.job_manager.finish_job_by_id_async(job.id, status=Status.FAILED, delete_job=True)
+
+
+def _shard_of(job: Job) -> int:
+    """The shard of a job; 0 where it is about none."""
+    found = job.task_kwargs.get("shard_id", 0)
+    return found if isinstance(found, int) else 0
 
 
 def _measured(database: Database, shard_ids: Sequence[int]) -> set[int]:
@@ -142,16 +155,22 @@ def _measured(database: Database, shard_ids: Sequence[int]) -> set[int]:
 async def _queue(app: App, database: Database) -> None:
     """Queue each waiting shard that has no job; the lock keeps two tenders from queueing one twice."""
     queued = _queued(database)
-    missing = [(shard, name) for shard, name in shards.waiting(database, Engine.QUEUE) if _lock(shard) not in queued]
+    missing = [shard for shard in shards.waiting(database, Engine.QUEUE) if _lock(shard.id) not in queued]
     for start in range(0, len(missing), _BATCH):
         await _defer(app, missing[start : start + _BATCH])
 
 
-async def _defer(app: App, missing: Sequence[tuple[int, str]]) -> None:
+async def _defer(app: App, missing: Sequence[shards.Waiting]) -> None:
+    """Queue shards; those that were lost before come first."""
     manager, task = app.job_manager, app.tasks["measure_shard"]
     jobs = [
-        task.configure(queue=name, queueing_lock=_lock(shard), task_kwargs={"shard_id": shard}).job
-        for shard, name in missing
+        task.configure(
+            queue=shard.machine_class,
+            queueing_lock=_lock(shard.id),
+            priority=shard.attempts,
+            task_kwargs={"shard_id": shard.id},
+        ).job
+        for shard in missing
     ]
     try:
         await manager.batch_defer_jobs_async(jobs)
@@ -176,21 +195,38 @@ def _queued(database: Database) -> set[str]:
 def work(database: Database, classes: Sequence[str], measure: Measure, *, poll_s: float, is_once: bool = False) -> None:
     """Measure shards of these classes until told to stop by a signal; with `is_once` until none waits.
 
+    A database that goes away later is waited for.
+
     Raises:
-        DatabaseError: The database cannot be reached.
+        DatabaseError: The database cannot be reached at first.
         KeyboardInterrupt: A signal came while a shard was measured.
     """
     require_ready(database)
-    logging.getLogger("procrastinate").setLevel(logging.ERROR)
-    _run(database, _work(database, classes, measure, poll_s=poll_s, is_once=is_once))
+    # What goes wrong is found by `tend`; the library's own words would be about jobs that nobody knows.
+    logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    measuring = _Measuring(measure)
+    with measuring.heeding_signals():
+        while not measuring.is_over:
+            try:
+                _run(database, _work(database, classes, measuring, poll_s=poll_s, is_once=is_once))
+                measuring.is_over = measuring.is_over or is_once
+            except DatabaseError:
+                if is_once:
+                    raise
+            if not measuring.is_over:
+                time.sleep(poll_s)
+    if measuring.was_interrupted:
+        raise KeyboardInterrupt
 
 
 async def _work(
-    database: Database, classes: Sequence[str], measure: Measure, *, poll_s: float, is_once: bool
+    database: Database, classes: Sequence[str], measuring: _Measuring, *, poll_s: float, is_once: bool
 ) -> None:
+    """Work until told to stop, or until the database is away."""
     from procrastinate.worker import Worker
 
-    measuring = _Measuring(measure)
     async with _app(database).open_async() as app:
         _register(app, database, measuring, poll_s=poll_s, is_periodic=not is_once)
         await _tend(app, database, poll_s=poll_s)
@@ -209,21 +245,19 @@ async def _work(
             # Others may be measuring, and give no sign meanwhile.
             stalled_worker_timeout=_FOREVER_S,
         )
-        measuring.worker = worker
-        with measuring.heeding_signals():
-            await worker.run()
-    if measuring.was_interrupted:
-        raise KeyboardInterrupt
+        with measuring.by(worker):
+            await worker.run()  # type: ignore[no-untyped-call]
 
 
 class _Measuring:
     """Measures in the event loop's own thread: while it sleeps there, no timer runs."""
 
     def __init__(self, measure: Measure) -> None:
-        self.worker: Worker | None = None
+        self.is_over = False  # Whether the worker is to end
         self.was_interrupted = False
         self._measure = measure
         self._is_busy = False
+        self._stop: Callable[[], object] | None = None  # Stops a worker that idles
 
     def __call__(self, shard_id: int) -> bool:
         self._is_busy = True
@@ -233,20 +267,35 @@ class _Measuring:
             self.was_interrupted, goes_on = True, False
         finally:
             self._is_busy = False
-        if not goes_on and self.worker is not None:
-            self.worker.stop()
+        if not goes_on:
+            self._end()
         return goes_on
 
+    def _end(self) -> None:
+        self.is_over = True
+        if self._stop is not None:
+            self._stop()
+
     @contextlib.contextmanager
-    def heeding_signals(self) -> Any:
-        """SIGINT and SIGTERM end a measurement at once, or let an idle worker stop."""
+    def by(self, worker: Worker) -> Iterator[None]:
+        """While entered, this worker is the one to stop."""
         loop = asyncio.get_running_loop()
+        self._stop = lambda: loop.call_soon_threadsafe(worker.stop)
+        try:
+            if self.is_over:
+                self._end()
+            yield
+        finally:
+            self._stop = None
+
+    @contextlib.contextmanager
+    def heeding_signals(self) -> Iterator[None]:
+        """While entered, SIGINT and SIGTERM end a measurement at once, or let an idle worker stop."""
 
         def handle(*_: object) -> None:
-            if self._is_busy:
+            if self._is_busy or self._stop is None:
                 raise KeyboardInterrupt
-            if self.worker is not None:
-                loop.call_soon_threadsafe(self.worker.stop)
+            self._end()
 
         previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -256,23 +305,23 @@ class _Measuring:
                 signal.signal(number, handler)
 
 
-def _register(
-    app: App, database: Database, measure: Measure, *, poll_s: float, is_periodic: bool = False
-) -> None:
+def _register(app: App, database: Database, measure: Measure, *, poll_s: float, is_periodic: bool = False) -> None:
     async def measure_shard(shard_id: int) -> None:
         measure(shard_id)
+        # It gave nothing, or was given back.
+        await _defer(app, shards.waiting(database, Engine.QUEUE, shard_id=shard_id))
         database.close()  # an idle worker holds one connection, that of procrastinate
-        if machine_class := shards.class_of_waiting(database, shard_id):  # it gave nothing, or was given back
-            await _defer(app, [(shard_id, machine_class)])
 
-    async def tend_fleet(timestamp: int) -> None:
+    async def tend_fleet(context: JobContext, timestamp: int) -> None:
         del timestamp
-        await _tend(app, database, poll_s=poll_s)
+        await _tend(app, database, poll_s=poll_s, own_job=context.job.id)
         database.close()
 
-    app.task(measure_shard, name="measure_shard")
+    app.task(name="measure_shard")(measure_shard)
     # Only the lock on queueing: a lock on running would be held by a worker that was killed.
-    task = app.task(tend_fleet, name="tend_fleet", queue=_TENDING, queueing_lock=_TENDING)
+    task = app.task(name="tend_fleet", queue=_TENDING, queueing_lock=_TENDING, priority=_FIRST, pass_context=True)(
+        tend_fleet
+    )
     if is_periodic:
         app.periodic(cron=_every(_TENDS * poll_s))(task)
 
@@ -293,5 +342,3 @@ def _run(database: Database, doing: Any) -> None:
         raise DatabaseError(f"the database {database.name} fails: {said[0] if said else 'no answer'}") from error
     except TimeoutError as error:
         raise DatabaseError(f"the database {database.name} gives no answer") from error
-
-

@@ -47,9 +47,7 @@ def save_schedule(database: Database, schedule: Schedule) -> None:
     key = {"project": schedule.project, "name": schedule.name}
     content = {"content": stored_json(schedule), "due_at": schedule.due_at}
     with database.writing() as connection:
-        connection.execute(
-            database.insertion(schedules, *schedules.primary_key).values(**key, **content)
-        )
+        connection.execute(database.insertion(schedules, *schedules.primary_key).values(**key, **content))
         same = schedules.update().where(schedules.c.project == schedule.project, schedules.c.name == schedule.name)
         connection.execute(same.values(**content))
 

@@ -1,8 +1,8 @@
 """The shard protocol, in the database: an attempt is claimed for a time, and only the newest one may deliver.
 
-An attempt is a shard, a number and a random token. Whoever claims a shard gets a new token, which makes the one before
-worthless: a host that was stopped and goes on later, or a copy of a batch job, delivers in vain. Nothing depends on what
-an engine calls its jobs. All times are those of the database's clock.
+An attempt is a shard, a number and a random token. Whoever claims a shard gets a new token, which makes the one
+before worthless: a host that was stopped and goes on later, or a copy of a batch job, delivers in vain. Nothing
+depends on what an engine calls its jobs. All times are those of the database's clock.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfguard.codec import from_builtins
@@ -39,11 +40,11 @@ _PIECE = 5_000  # Rows of an insertion
 
 def now_in(database: Database) -> ColumnElement[float]:
     """Seconds since the epoch by the database's clock: hosts' own clocks differ."""
-    from sqlalchemy import extract, func
+    from sqlalchemy import Double, cast, extract, func
 
     if database.is_sqlite:
         return (func.julianday("now") - 2_440_587.5) * 86_400.0
-    return extract("epoch", func.clock_timestamp())
+    return cast(extract("epoch", func.clock_timestamp()), Double)
 
 
 def lease_s(budget_s: float) -> float:
@@ -122,7 +123,9 @@ def claim(database: Database, shard_id: int, host: str | None) -> Attempt | None
             changed_at=now,
             problem=None,
         )
-        .returning(shards.c.attempt, shards.c.lease_s, shards.c.machine_class, shards.c.patterns, shards.c.submission_id)
+        .returning(
+            shards.c.attempt, shards.c.lease_s, shards.c.machine_class, shards.c.patterns, shards.c.submission_id
+        )
     )
     with database.writing() as connection:
         row = connection.execute(claimed).one_or_none()
@@ -238,9 +241,7 @@ def expire(database: Database, engine: Engine) -> int:
     now, lost = now_in(database), fact("fleet.lease_expired", severity=Severity.NOTABLE)
     of_engine = select(submissions.c.id).where(submissions.c.engine == engine.value)
     change = _update().where(
-        shards.c.state == ShardState.RUNNING.value,
-        shards.c.lease_until < now,
-        shards.c.submission_id.in_(of_engine),
+        shards.c.state == ShardState.RUNNING.value, shards.c.lease_until < now, shards.c.submission_id.in_(of_engine)
     )
     with database.writing() as connection:
         return connection.execute(
@@ -263,9 +264,7 @@ def cancel(database: Database, submission_id: int) -> int:
     change = _update().where(shards.c.submission_id == submission_id, is_open)
     with database.writing() as connection:
         return connection.execute(
-            change.values(
-                state=ShardState.CANCELLED.value, token=None, lease_until=None, changed_at=now_in(database)
-            )
+            change.values(state=ShardState.CANCELLED.value, token=None, lease_until=None, changed_at=now_in(database))
         ).rowcount
 
 
@@ -301,7 +300,7 @@ def read_status(
     elif project is not None:
         wanted = wanted.where(submissions.c.project == project)
     with database.reading() as connection:
-        found = tuple(_submission(row) for row in connection.execute(wanted).mappings())
+        found = tuple(_submission(dict(row)) for row in connection.execute(wanted).mappings())
         shards = _shards_of(connection, [each.id for each in found])
     return FleetStatus(submissions=found, shards=shards)
 
@@ -328,7 +327,7 @@ def _shards_of(connection: Connection, submission_ids: Sequence[int]) -> tuple[S
         .where(shards.c.submission_id.in_(submission_ids))
         .order_by(shards.c.id)
     )
-    return tuple(_shard(row) for row in connection.execute(question).mappings())
+    return tuple(_shard(dict(row)) for row in connection.execute(question).mappings())
 
 
 def _shard(row: Mapping[str, Any]) -> Shard:
@@ -352,31 +351,33 @@ def _fact(text: str | None, shard_id: int) -> Fact | None:
     return from_builtins(json.loads(text), Fact, source=f"shard {shard_id}") if text else None
 
 
-def waiting(database: Database, engine: Engine) -> tuple[tuple[int, str], ...]:
-    """Shards that nobody measures, each with its machine class."""
-    return tuple((shard_id, name) for shard_id, name, _ in _waiting(database, engine))
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A shard that nobody measures."""
+
+    id: int
+    machine_class: str
+    attempts: int  # That came to nothing
+    submission_id: int
 
 
-def waiting_with_work(database: Database, engine: Engine) -> tuple[tuple[int, str, Work], ...]:
-    """The same, each with the work of its submission."""
-    of = {each.id: each.work for each in read_open(database, engine)}
-    return tuple((shard, name, of[submission]) for shard, name, submission in _waiting(database, engine) if submission in of)
-
-
-def _waiting(database: Database, engine: Engine) -> tuple[tuple[int, str, int], ...]:
+def waiting(database: Database, engine: Engine, *, shard_id: int | None = None) -> tuple[Waiting, ...]:
+    """All shards of an engine that wait, or one if it does."""
     from sqlalchemy import select
 
     from perfguard.history.tables import fleet_shards as shards
     from perfguard.history.tables import fleet_submissions as submissions
 
     question = (
-        select(shards.c.id, shards.c.machine_class, shards.c.submission_id)
+        select(shards.c.id, shards.c.machine_class, shards.c.attempt, shards.c.submission_id)
         .join(submissions, submissions.c.id == shards.c.submission_id)
         .where(shards.c.state == ShardState.WAITING.value, submissions.c.engine == engine.value)
         .order_by(shards.c.id)
     )
+    if shard_id is not None:
+        question = question.where(shards.c.id == shard_id)
     with database.reading() as connection:
-        return tuple((row.id, row.machine_class, row.submission_id) for row in connection.execute(question))
+        return tuple(Waiting(*row) for row in connection.execute(question))
 
 
 def read_open(database: Database, engine: Engine) -> tuple[Submission, ...]:
@@ -391,16 +392,4 @@ def read_open(database: Database, engine: Engine) -> tuple[Submission, ...]:
         submissions.c.engine == engine.value, submissions.c.id.in_(select(shards.c.submission_id).where(is_open))
     )
     with database.reading() as connection:
-        return tuple(_submission(row) for row in connection.execute(wanted).mappings())
-
-
-def class_of_waiting(database: Database, shard_id: int) -> str | None:
-    """Machine class of a shard that waits; None where it does not."""
-    from sqlalchemy import select
-
-    from perfguard.history.tables import fleet_shards as shards
-
-    wanted = select(shards.c.machine_class).where(shards.c.id == shard_id, shards.c.state == ShardState.WAITING.value)
-    with database.reading() as connection:
-        found: str | None = connection.execute(wanted).scalar()
-        return found
+        return tuple(_submission(dict(row)) for row in connection.execute(wanted).mappings())

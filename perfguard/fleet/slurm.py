@@ -1,8 +1,9 @@
 """The Slurm engine: shards are tasks of array jobs on nodes of their own, and their results are files.
 
-Nodes need no database. Whoever tends (`perfguard fleet tend`, on the login node) claims shards, writes the attempts into a
-folder that all nodes share, and submits an array; later the same tender takes the results from there. A task is known by
-the random name of its array and its index, never by Slurm's job id, which a restarted controller may give twice.
+Nodes need no database. Whoever tends (`perfguard fleet tend`, on the login node) claims shards, writes the attempts
+into a folder that all nodes share, and submits an array; later the same tender takes the results from there. A task is
+known by the random name of its array and its index, never by Slurm's job id, which a restarted controller may give
+twice.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def _listed() -> set[tuple[str, int]]:
 
 def _known(folders: Iterable[Path], listed: set[tuple[str, int]]) -> list[Attempt]:
     """Attempts of the tasks that Slurm has."""
-    found = []
+    found: list[Attempt] = []
     for folder in folders:
         for name in {name for name, _ in listed}:
             with contextlib.suppress(StoreError):
@@ -119,9 +120,10 @@ def read_attempts(array: Path) -> tuple[Attempt, ...]:
 def _submit_waiting(database: Database, folders: Sequence[Path]) -> None:
     """An array for each folder, class and thousand of shards."""
     groups: dict[tuple[Path, str], list[int]] = {}
-    for shard_id, machine_class, work in shards.waiting_with_work(database, Engine.SLURM):
-        if Path(work.shared_folder) in folders:
-            groups.setdefault((Path(work.shared_folder), machine_class), []).append(shard_id)
+    of = {each.id: Path(each.work.shared_folder) for each in shards.read_open(database, Engine.SLURM)}
+    for shard in shards.waiting(database, Engine.SLURM):
+        if (folder := of.get(shard.submission_id)) in folders and folder is not None:
+            groups.setdefault((folder, shard.machine_class), []).append(shard.id)
     unfit = [host.name for host in read_hosts(database) if host.fitness is not Fitness.FIT]
     for (folder, machine_class), found in groups.items():
         for start in range(0, len(found), _LARGEST_ARRAY):

@@ -124,9 +124,7 @@ def series_names(database: Database, project: str) -> tuple[SeriesName, ...]:
     with database.reading() as connection:
         rows = connection.execute(question.order_by(series.c.case_id, series.c.machine_id)).all()
     titles = short_names(row.case_id for row in rows)
-    return tuple(
-        SeriesName(case_id=row.case_id, title=titles[row.case_id], machine_id=row.machine_id) for row in rows
-    )
+    return tuple(SeriesName(case_id=row.case_id, title=titles[row.case_id], machine_id=row.machine_id) for row in rows)
 
 
 def projects(database: Database) -> tuple[str, ...]:
@@ -239,33 +237,31 @@ def compare_answer(database: Database, project: str, before: str, after: str) ->
 
 
 def _commit(database: Database, project: str, name: str) -> str:
-    from sqlalchemy import select, union
+    from sqlalchemy import select
 
     from perfguard.history.queries import counts
     from perfguard.history.tables import runs
 
-    both = union(
-        *(
-            select(column).where(counts(project), column.startswith(name, autoescape=True)).limit(100)
-            for column in (runs.c.commit, runs.c.baseline_commit)
-        )
-    )
+    found: set[str] = set()
     with database.reading() as connection:
-        found = sorted(set(connection.execute(both).scalars()))
+        for column in (runs.c.commit, runs.c.baseline_commit):
+            wanted = select(column).where(counts(project), column.startswith(name, autoescape=True)).distinct().limit(2)
+            found.update(connection.execute(wanted).scalars())
     if len(found) != 1 or not name:
         kind = "several recorded commits begin" if found and name else "no recorded commit begins"
         raise NothingSelectedError(f"{kind} with {name!r}")
-    return found[0]
+    return found.pop()
 
 
 def change_details(
-    database: Database, project: str, case_id: str, machine_id: str, run_id: str, every: Sequence[Change]
+    database: Database, project: str, name: tuple[str, str, str], every: Sequence[Change]
 ) -> ChangeDetails:
-    """One change; `every` are all changes of the project.
+    """One change, named by case, machine and run; `every` are all changes of the project.
 
     Raises:
         NothingSelectedError: There is no such change.
     """
+    case_id, machine_id, run_id = name
     found = _case_on_machine(database, project, case_id, machine_id)
     title = short_names(read_case_ids(database, project))[case_id]
     point = next((change for change in found.changes if change.after.run_id == run_id), None)

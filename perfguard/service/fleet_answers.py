@@ -99,7 +99,9 @@ def fleet_answer(hosts: Sequence[Host], status: FleetStatus) -> FleetAnswer:
                 shards=dict(Counter(s.state.value for s in status.shards if s.submission_id == each.id)),
                 exit_codes=dict(
                     Counter(
-                        str(s.exit_code) for s in status.shards if s.submission_id == each.id and s.exit_code is not None
+                        str(s.exit_code)
+                        for s in status.shards
+                        if s.submission_id == each.id and s.exit_code is not None
                     )
                 ),
             )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 from litestar import MediaType, Response, get
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from perfguard.errors import ExitCode, NothingSelectedError
 from perfguard.fleet.hosts import read_hosts
@@ -18,20 +19,19 @@ from perfguard.records.history import CaseBetweenRevisions
 from perfguard.report.escaping import shown
 from perfguard.service.answers import Change, compare_answer, log_answer, projects, series_answer, series_names
 from perfguard.service.fleet_answers import fleet_answer
-from perfguard.units import format_duration, format_effect, format_ratio, format_seconds
+from perfguard.service.shared import Service
+from perfguard.units import format_duration, format_effect, format_seconds
 
 if TYPE_CHECKING:
     import jinja2
-
-    from perfguard.service.app import Service
 
 _LONGEST = 300
 _LATEST = 20  # Points below a chart, as text
 _MEDIA_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _NOT_OPEN = ("fixed", "noise", "infrastructure", "acknowledged")
 
-Name = Annotated[str, Parameter(max_length=_LONGEST)]
-OptionalName = Annotated[str | None, Parameter(max_length=_LONGEST)]
+Name = Annotated[str, QueryParameter(max_length=_LONGEST)]
+OptionalName = Annotated[str | None, QueryParameter(max_length=_LONGEST)]
 
 
 @cache
@@ -41,7 +41,7 @@ def asset(name: str) -> tuple[bytes, str] | None:
     if suffix not in _MEDIA_TYPES or "/" in name:
         return None
     rooms = ("perfguard.service", "perfguard.report.html")
-    allowed = (files(room).joinpath("assets", name) for room in rooms)
+    allowed = (files(room).joinpath("assets").joinpath(name) for room in rooms)
     found = next((path for path in allowed if path.is_file()), None)
     return None if found is None else (found.read_bytes(), _MEDIA_TYPES[suffix])
 
@@ -54,8 +54,10 @@ def handlers(service: Service) -> list[Any]:
         wanted = service.project(project)
         known = projects(database)
         link = _Links(wanted, is_default=project is None)
-        text = _environment().get_template(template).render(
-            project=wanted, projects=known if wanted in known else (wanted, *known), link=link, **values
+        text = (
+            _environment()
+            .get_template(template)
+            .render(project=wanted, projects=known if wanted in known else (wanted, *known), link=link, **values)
         )
         return Response(text, media_type=MediaType.HTML)
 
@@ -76,7 +78,9 @@ def handlers(service: Service) -> list[Any]:
     def case_page(case: Name, machine: Name = "", project: OptionalName = None) -> Response[str]:
         wanted = service.project(project)
         found = series_answer(database, wanted, case, machine)
-        others = [name for name in series_names(database, wanted) if name.case_id == case and name.machine_id != machine]
+        others = [
+            name for name in series_names(database, wanted) if name.case_id == case and name.machine_id != machine
+        ]
         points = list(
             zip(found.points.at, found.points.median_s, found.points.run_id, found.points.commit, strict=True)
         )
@@ -151,7 +155,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=lambda value: shown(value) if type(value) is str else value,
     )
-    environment.filters |= {
+    filters: dict[str, Callable[..., str]] = {
         "effect": format_effect,
         "seconds": format_seconds,
         "moment": _moment,
@@ -160,8 +164,8 @@ def _environment() -> jinja2.Environment:
         "interval": _interval,
         "direction": lambda log_ratio: "slower" if log_ratio > 0 else "faster",
         "verdict": _verdict,
-        "ratio": format_ratio,
     }
+    environment.filters |= filters
     return environment
 
 

@@ -20,7 +20,7 @@ CHANGE = f"/change?case={CASE}&machine={MACHINES[0]}&run=run-{MACHINES[0]}-{STEP
 @pytest.fixture
 def address(empty_project, tmp_path):
     place = tmp_path / "history.sqlite"
-    empty_project.environment |= {"PERFGUARD_DATABASE": str(place), "PERFGUARD_PROJECT": PROJECT}
+    empty_project.environment.update(PERFGUARD_DATABASE=str(place), PERFGUARD_PROJECT=PROJECT)
     with opened(str(place), tmp_path) as database:
         filled(database)
     with served(empty_project) as url:
@@ -53,7 +53,7 @@ def test_a_series_is_drawn_with_its_software_and_its_change(visit):
     page = visit(SERIES)
     page.wait_for_selector(".chart canvas")
     label = page.get_attribute(".chart", "aria-label")
-    assert label.startswith(f"resnet50[batch=8]: {RUNS} runs, medians from ")
+    assert label.startswith(f"step.resnet50: {RUNS} runs, medians from ")
     assert label.endswith(", 1 changes")
 
 
@@ -80,7 +80,7 @@ def test_a_row_is_found_and_opened_by_keys(visit, address):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_url(f"{address}/case?*")
-    assert page.inner_text("h1") == "resnet50[batch=8]"
+    assert page.inner_text("h1") == "step.resnet50"
 
 
 @pytest.mark.parametrize("path", [*VIEWS, SERIES, CHANGE])
@@ -106,7 +106,7 @@ def test_the_change_is_in_the_inbox_and_leads_to_its_page(visit, address):
         page.reload()
     page.click("tbody a")
     page.wait_for_url(f"{address}/change?*")
-    assert page.inner_text("h1").startswith("resnet50[batch=8]: +")
+    assert page.inner_text("h1").startswith("step.resnet50: +")
     assert "perfguard bisect --good" in page.inner_text("main")
 
 

@@ -27,9 +27,8 @@ def server():
 
 @pytest.fixture
 def fleet(server, project):
-    """The project, whose two commits differ by twice the work in one case."""
+    """The project, whose newest commit does twice the work in one case."""
     project.environment["PERFGUARD_DATABASE"] = server.new_database(f"fleet_{time.monotonic_ns()}")
-    project.commit("first")
     project.replace("tiny_work.py", *DOUBLED)
     project.commit("second")
     done = project.run("fleet", "init")

@@ -51,11 +51,11 @@ class Process:
         return cls(cpu_ns / 1e9, wake_ups)
 
 
-def worker_of(url, name, *arguments, environment=None):
+def worker_of(url, name, *arguments):
     """A real `perfguard fleet worker`."""
     return subprocess.Popen(
         [sys.executable, "-m", "perfguard", "fleet", "worker", "--class", CLASS, "--name", name, *arguments],
-        cwd=tempfile.mkdtemp(), env={**os.environ, "PERFGUARD_DATABASE": url, "PYTHONPATH": str(_ROOT), **(environment or {})},
+        cwd=tempfile.mkdtemp(), env={**os.environ, "PERFGUARD_DATABASE": url, "PYTHONPATH": str(_ROOT)},
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -120,7 +120,9 @@ def empty_shards(server, *, shards, workers):
     server_before, started = server_cpu_s(server), time.monotonic()
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.fleet_hosts", url, f"host-{number}", "0"], cwd=_ROOT, stdout=subprocess.DEVNULL
+            [sys.executable, "-m", "tests.fleet_hosts", url, f"host-{number}", "0"],
+            cwd=_ROOT,
+            stdout=subprocess.DEVNULL,
         )
         for number in range(1, workers + 1)
     ]
@@ -294,7 +296,7 @@ def main():
     finally:
         server.stop()
     text = json.dumps(found, indent=1)
-    print(text)
+    print(text)  # noqa: T201
     if given.output:
         given.output.write_text(text + "\n", encoding="utf-8")
 

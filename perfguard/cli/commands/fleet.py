@@ -27,7 +27,11 @@ _ASKS_AGAIN_S = 5.0
 _TENDS_AGAIN_S = 30.0
 
 _engine_option = click.option(
-    "--engine", type=click.Choice(["queue", "slurm"]), default="queue", show_default=True, help="What brings shards to hosts."
+    "--engine",
+    type=click.Choice(["queue", "slurm"]),
+    default="queue",
+    show_default=True,
+    help="What brings shards to hosts.",
 )
 _work_options = together(
     click.option("-s", "--suite", help="Suite to measure; default: as configured."),
@@ -41,10 +45,17 @@ _work_options = together(
         help="Machine class to measure on; may be repeated. Default: each class that a fit host is of.",
     ),
     click.option(
-        "--split", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="N", help="Shards for each class."
+        "--split",
+        type=click.IntRange(1, 1000),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Shards for each class.",
     ),
     click.option(
-        "--repository", metavar="URL", help="What hosts clone; default: git's remote origin, else this repository's path."
+        "--repository",
+        metavar="URL",
+        help="What hosts clone; default: git's remote origin, else this repository's path.",
     ),
     _engine_option,
     click.option(
@@ -102,7 +113,10 @@ def init() -> None:
     help="How often an idle worker asks for work.",
 )  # fmt: skip
 @click.option(
-    "--folder", type=click.Path(path_type=Path), metavar="FOLDER", help="Where clones are kept; default: your data folder."
+    "--folder",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Where clones are kept; default: your data folder.",
 )
 @flag("--once", "is_once", help="End when no shard waits, instead of waiting for more.")
 def worker(classes: tuple[str, ...], name: str | None, poll_s: float, folder: Path | None, *, is_once: bool) -> None:
@@ -146,7 +160,9 @@ def worker(classes: tuple[str, ...], name: str | None, poll_s: float, folder: Pa
 
 
 def _why_unfit(host: str) -> str:
-    return f"{host} is not fit; `perfguard fleet hosts` says why, and `perfguard fleet hosts --fit {host}` takes it back"
+    return (
+        f"{host} is not fit; `perfguard fleet hosts` says why, and `perfguard fleet hosts --fit {host}` takes it back"
+    )
 
 
 @fleet_command.command("submit")
@@ -158,8 +174,8 @@ def submit_command(candidate: str, baseline: str, engine: str, **options: Any) -
 
     OPTIONS go to `perfguard gate` on the hosts, as in -- --setup 'pip install .'.
     """
-    from perfguard.history.states import author_in
     from perfguard.fleet.shards import submit
+    from perfguard.history.states import author_in
     from perfguard.records.fleet import Engine
 
     loaded, opening = _opened()
@@ -314,12 +330,14 @@ def _waited_for(database: Database, submission: int) -> FleetStatus:
     from perfguard.fleet.shards import read_status
 
     tended = time.monotonic()
-    while not all(shard.state.has_ended for shard in (found := read_status(database, submission_id=submission)).shards):
+    while True:
+        found = read_status(database, submission_id=submission)
+        if all(shard.state.has_ended for shard in found.shards):
+            return found
         time.sleep(_ASKS_AGAIN_S)
         if time.monotonic() - tended > _TENDS_AGAIN_S:
             _tend(database)
             tended = time.monotonic()
-    return found
 
 
 @fleet_command.command("cancel")
@@ -342,8 +360,8 @@ def cancel_command(submission: int) -> None:
 def hosts(fit: str | None, drain: str | None, reason: str, output_format: str) -> None:
     """List the hosts: what they are, whether they are fit, what they measure now."""
     from perfguard.cli.output import print_and_exit
-    from perfguard.history.states import author_in
     from perfguard.fleet.hosts import read_hosts, state_fitness
+    from perfguard.history.states import author_in
     from perfguard.records.facts import fact
     from perfguard.records.fleet import Fitness
     from perfguard.report.terminal.fleet import render_hosts
@@ -367,7 +385,14 @@ def hosts(fit: str | None, drain: str | None, reason: str, output_format: str) -
 @_work_options
 @format_option
 def schedule_command(
-    name: str | None, cron: str | None, branch: str, engine: str, output_format: str, *, is_removed: bool, **options: Any
+    name: str | None,
+    cron: str | None,
+    branch: str,
+    engine: str,
+    output_format: str,
+    *,
+    is_removed: bool,
+    **options: Any,
 ) -> None:
     """Submit a branch again and again: its newest commit against the one before; without NAME list the schedules.
 
@@ -418,7 +443,7 @@ def schedule_command(
 @click.option("--memory", default="16Gi", show_default=True, help="Memory of the pod.")
 @click.option("--secret", default="perfguard", show_default=True, help="Secret whose key `database` is the URL.")
 def manifest(machine_class: str, image: str, cpus: int, memory: str, secret: str) -> None:
-    """Print a Kubernetes Job that measures all waiting shards of a class (untested in a cluster), for kubectl create."""
+    """Print a Kubernetes Job that measures all waiting shards of a class (untested), for kubectl create."""
     from perfguard.fleet.kubernetes import job
 
     click.echo(json.dumps(job(machine_class, image=image, cpus=cpus, memory=memory, secret=secret), indent=1))

@@ -207,7 +207,9 @@ def push(runs: tuple[str, ...], url: str) -> None:
     loaded = load({}, keys=())
     token = os.environ.get("PERFGUARD_TOKEN")
     if not token:
-        raise UsageError("PERFGUARD_TOKEN is not set; `perfguard db token add NAME --for ingest` makes one on the server")
+        raise UsageError(
+            "PERFGUARD_TOKEN is not set; `perfguard db token add NAME --for ingest` makes one on the server"
+        )
     for folder in dict.fromkeys(find_run(loaded, name) for name in runs or (None,)):
         is_new = push_run(url, token, measured_run(folder, project_name(loaded)))
         click.echo(f"{folder.name}: {'sent' if is_new else 'was there already'}")
@@ -335,7 +337,8 @@ def token_group() -> None:
 @click.option("--project", metavar="NAME", help="For one project alone.")
 def add_token(name: str, scope: str, project: str | None) -> None:
     """Make a token for NAME and print it, once; the database keeps its hash."""
-    from perfguard.history.access import Scope, create_token
+    from perfguard.history.access import create_token
+    from perfguard.records.history import Scope
 
     with _open() as (_, database):
         click.echo(create_token(database, name, Scope(scope), project=project))

@@ -13,18 +13,18 @@ from perfguard.units import printable
 @click.command("serve")
 @click.option("--address", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 is all of them.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8420, show_default=True, help="Port to listen on.")
-@flag("--require-token", help="Let only those read who have a token; `perfguard db token add NAME --for read` makes one.")
+@flag("--require-token", help="Let only those read who have a token; `perfguard db token add` does.")
 def serve_command(address: str, port: int, *, require_token: bool) -> None:
     """Serve pages over the recorded runs: changes to look at, series, comparisons, the fleet.
 
-    What the pages show is also there as JSON; /api/openapi.json describes it. Reading changes nothing. Runs are added by
-    POST /api/runs with a token of its own kind (`perfguard history push`). There is no TLS: put a proxy in front where
-    others than this machine may read.
+    What the pages show is also there as JSON; /api/openapi.json describes it. Reading changes nothing. `perfguard
+    history push` adds runs, with a token. There is no TLS: put a proxy in front where others than this machine read.
     """
     try:
         import uvicorn
 
-        from perfguard.service.app import Settings, create_app, host_names_for
+        from perfguard.service.app import create_app, host_names_for
+        from perfguard.service.shared import Settings
     except ModuleNotFoundError as error:
         raise UsageError(
             f"serving needs {error.name}, which is not installed: pip install 'perfguard[serve]'"
@@ -43,7 +43,12 @@ def serve_command(address: str, port: int, *, require_token: bool) -> None:
         if not names and not require_token:
             click.echo("! everyone who reaches this address can read; --require-token asks them for a token", err=True)
         config = uvicorn.Config(
-            create_app(database, settings), host=address, port=port, log_level="warning", access_log=False, lifespan="off"
+            create_app(database, settings),
+            host=address,
+            port=port,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
         )
         try:
             uvicorn.Server(config).run()

@@ -59,23 +59,25 @@ def render_submission(found: FleetStatus) -> list[RenderableType]:
     """What was submitted, then a row for each shard; a regression on some machine classes only is said so."""
     (submission,) = found.submissions
     work = submission.work
-    head = [
+    head = (
         f"submission {submission.id}: {work.project} {work.candidate[:12]} against {work.baseline[:12]}, "
-        f"suite {work.suite}, by {submission.author}, {_ago(submission.submitted_at)}",
-    ]
+        f"suite {work.suite}, by {submission.author}, {_ago(submission.submitted_at)}"
+    )
     table = plain_table(">shard", "~class", "~cases/2", "~host", ">attempt/3", "outcome", "~run/1")
     for shard in found.shards:
         table.add_row(
             str(shard.id),
             shard.machine_class,
-            format_count(len(shard.patterns), "pattern") if len(shard.patterns) > 1 else "".join(shard.patterns) or "all",
+            format_count(len(shard.patterns), "pattern")
+            if len(shard.patterns) > 1
+            else "".join(shard.patterns) or "all",
             shard.host or "-",
             str(shard.attempt),
             _outcome(shard),
             shard.run_id or "-",
         )
     problems = [f"shard {shard.id}: {describe(shard.problem)}" for shard in found.shards if shard.problem is not None]
-    return [*texts(*head), table, *texts(*problems, *_disagreement(found.shards))]
+    return [*texts(head), table, *texts(*problems, *_disagreement(found.shards))]
 
 
 def _disagreement(shards: Sequence[Shard]) -> list[str]:

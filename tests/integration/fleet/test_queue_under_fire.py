@@ -78,17 +78,19 @@ class Fleet:
 
     def start(self, host):
         address, _ = network_of(int(host[-1]))
-        self.workers[host] = subprocess.Popen(
-            ["ip", "netns", "exec", self.namespaces[host], sys.executable, "-m", "tests.fleet_hosts",
-             self.server.url(seen_from=address), host],
-            cwd=SOURCE, stdout=subprocess.DEVNULL, stderr=(self.folder / f"{host}.err").open("ab"),
-        )  # fmt: skip
+        command = [sys.executable, "-m", "tests.fleet_hosts", self.server.url(seen_from=address), host]
+        with (self.folder / f"{host}.err").open("ab") as err:
+            self.workers[host] = subprocess.Popen(
+                ["ip", "netns", "exec", self.namespaces[host], *command], cwd=SOURCE, stdout=err, stderr=err
+            )
 
     def watch(self, ended):
         """Look who measures what, until told to end."""
         while not ended.wait(0.1):
             with contextlib.suppress(psycopg.Error), psycopg.connect(self.server.url()) as connection:
-                rows = connection.execute("SELECT id, attempt, host FROM fleet_shards WHERE state = 'running'").fetchall()
+                rows = connection.execute(
+                    "SELECT id, attempt, host FROM fleet_shards WHERE state = 'running'"
+                ).fetchall()
                 for shard_id, attempt, host in rows:
                     self.claims.setdefault((shard_id, attempt), (host, time.monotonic()))
 
@@ -175,6 +177,7 @@ def _attack(fleet):
     fleet.workers["host-1"].wait()
     for shard_id in (killed, stopped):
         if fleet.is_running(shard_id):  # else it was delivered in the moment before
+            assert wait_for(lambda shard_id=shard_id: (shard_id, 1) in fleet.claims, seconds=10)
             lost[shard_id] = fleet.claims[shard_id, 1][1]
     assert lost
     fleet.server.kill()

@@ -77,7 +77,9 @@ def test_a_guessed_token_or_number_is_refused(database, shard_id):
     for change in ({"token": "0" * 32}, {"attempt": 2}, {"shard_id": shard_id + 1}):
         fields = {"shard_id": attempt.shard_id, "attempt": attempt.number, "token": attempt.token, **change}
         forged = a_delivery(attempt, "host-1")
-        forged = type(forged)(**{**{name: getattr(forged, name) for name in ("host", "exit_code", "measured")}, **fields})
+        forged = type(forged)(
+            **{**{name: getattr(forged, name) for name in ("host", "exit_code", "measured")}, **fields}
+        )
         assert deliver(database, forged) is Acceptance.REFUSED
     assert the_shard(database, shard_id).state is ShardState.RUNNING
 

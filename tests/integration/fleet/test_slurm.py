@@ -17,6 +17,7 @@ from perfguard.fleet.shards import read_status
 from perfguard.history.database import opened
 from perfguard.history.queries import read_log
 from perfguard.records.fleet import Engine, ShardState
+from perfguard.runner.arms.git import resolve_commit
 from tests import slurm_clusters
 from tests.fleet_hosts import WORK, submitted
 from tests.tiny_projects import wait_for
@@ -48,15 +49,16 @@ def database(tmp_path, cluster, monkeypatch):
 @pytest.fixture
 def work(project, tmp_path, monkeypatch):
     """A tiny project's commit against the one before; each node has its own place for clones and locks."""
-    base = project.commit("first")
+    base = resolve_commit(project.path, "HEAD")
     project.write("note.txt", "more")
-    tip = project.commit("second")
+    tip = project.commit()
     for name, value in project.environment.items():
         if name.startswith(("PYTHON", "PERFGUARD", "XDG")):
             monkeypatch.setenv(name, value)
     return replace(
         WORK, repository=str(project.path), folder="", baseline=base, candidate=tip, suite="tiny", budget_s=20.0,
-        arguments=("--measure-anyway", "--max-blocks", "3", "--samples", "2", "-q"), shared_folder=str(tmp_path / "shared"),
+        arguments=("--measure-anyway", "--max-blocks", "3", "--samples", "2", "-q"),
+        shared_folder=str(tmp_path / "shared"),
     )  # fmt: skip
 
 

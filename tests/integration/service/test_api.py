@@ -13,7 +13,8 @@ from perfguard.history.access import create_token, read_tokens, revoke_token
 from perfguard.history.queries import read_log
 from perfguard.history.run_records import stored_json
 from perfguard.records.history import MeasuredRun, RecordedSamples, Scope
-from perfguard.service.app import Settings, create_app, host_names_for
+from perfguard.service.app import create_app, host_names_for
+from perfguard.service.shared import Settings
 from tests import fleet_hosts
 from tests.served_histories import CASE, MACHINES, PROJECT, RUNS, STEADY, STEP_AT, a_record, commit, filled
 
@@ -82,8 +83,8 @@ class TestReading:
         assert (found["elsewhere"], found["other_cases"], found["environment"]) == ([], [], [])
 
     def test_two_revisions(self, client):
-        found = got(client, "/api/compare", before=commit(3)[:8], after=commit(50)[:8])
-        assert (found["before"], found["after"], found["cases"]) == (commit(3), commit(50), [])
+        found = got(client, "/api/compare", before=commit(30)[:8], after=commit(50)[:8])
+        assert (found["before"], found["after"], found["cases"]) == (commit(30), commit(50), [])
         slowest = found["too_little_data"][0]
         assert (slowest["case_id"], slowest["machine_id"], slowest["lower"]) == (CASE, MACHINES[0], None)
 
@@ -152,7 +153,7 @@ class TestRefusing:
 @pytest.fixture
 def guarded(database):
     settings = Settings(project=PROJECT, needs_token=True)
-    with TestClient(create_app(filled(database, runs=2), settings), base_url="http://localhost") as client:
+    with TestClient(create_app(filled(database, runs=2), settings), base_url="http://perf.example") as client:
         yield client
 
 
@@ -234,7 +235,8 @@ class TestIngest:
         assert len(read_log(database, PROJECT, last=1000)) == RUNS * len(MACHINES)
 
     def test_what_no_database_takes_is_escaped(self, client, database, token):
-        answer = client.post("/api/runs", json=a_body(run_id="run \0 \ud800"), headers=bearer(token))
+        body = json.dumps(a_body(run_id="run \0 \ud800")).encode()
+        answer = client.post("/api/runs", content=body, headers={**bearer(token), "Content-Type": "application/json"})
         assert answer.status_code in (201, 400)
         assert "\0" not in read_log(database, PROJECT, last=1)[0].run.run_id
 
@@ -251,7 +253,7 @@ class TestPages:
             ("/", {}, ["Changes"]),
             ("/cases", {}, [CASE.split(".")[1].split("[")[0], MACHINES[1]]),
             ("/case", {"case": CASE, "machine": MACHINES[0]}, [f"{RUNS} runs", "torch-2.13"]),
-            ("/compare", {"before": commit(3)[:8], "after": commit(50)[:8]}, ["Too little data"]),
+            ("/compare", {"before": commit(30)[:8], "after": commit(50)[:8]}, ["Too little data"]),
             ("/compare", {"before": "zz", "after": "yy"}, ["no recorded commit begins with"]),
             ("/change", STEP, ["perfguard bisect --good", "+5."]),
             ("/fleet", {}, ["Fleet"]),

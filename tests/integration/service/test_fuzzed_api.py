@@ -6,33 +6,53 @@ import os
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
 
 from perfguard.history.database import opened
 from perfguard.service import app as served
-from perfguard.service.app import Settings, create_app
+from perfguard.service.app import create_app
+from perfguard.service.shared import Settings
 from tests.served_histories import PROJECT, filled
 
-REQUESTS = int(os.environ.get("PERFGUARD_FUZZED_REQUESTS", "40"))  # Of each operation; `make fuzz-api` makes ten thousand
+REQUESTS = int(
+    os.environ.get("PERFGUARD_FUZZED_REQUESTS", "40")
+)  # Of each operation; `make fuzz-api` makes ten thousand
 
 
-@pytest.fixture(scope="module")
-def schema(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fuzzed")
-    with pytest.MonkeyPatch.context() as patch, opened(f"sqlite:///{folder / 'history.sqlite'}", folder) as database:
-        patch.setattr(served, "_PER_MINUTE", 10**9)
-        found = create_app(filled(database, runs=8), Settings(project=PROJECT))
-        yield schemathesis.openapi.from_asgi("/api/openapi.json", found)
+@pytest.fixture
+def schema(tmp_path, monkeypatch):
+    monkeypatch.setattr(served, "_PER_MINUTE", 10**9)
+    with opened(f"sqlite:///{tmp_path / 'history.sqlite'}", tmp_path) as database:
+        app = create_app(filled(database, runs=8), Settings(project=PROJECT))
+        yield schemathesis.openapi.from_asgi("/api/openapi.json", app)
 
 
-lazy = schemathesis.pytest.from_fixture("schema")
+def test_no_request_is_answered_by_a_failure_of_the_server(schema):
+    operations = [found.ok() for found in schema.get_all_operations()]
+    assert len(operations) == 10
+    sent = [asked(operation, mode) for operation in operations for mode in modes_of(operation)]
+    assert sum(sent) > REQUESTS * len(operations)
 
 
-@lazy.parametrize()
-@settings(
-    max_examples=REQUESTS, deadline=None, derandomize=True, database=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)  # fmt: skip
-def test_no_request_is_answered_by_a_failure_of_the_server(case):
-    answer = case.call()
-    assert answer.status_code < 500, answer.text
+def modes_of(operation):
+    """Requests that the schema allows, and, where there is something to get wrong, some that it does not."""
+    return list(GenerationMode) if list(operation.query) or operation.body else [GenerationMode.POSITIVE]
+
+
+def asked(operation, mode):
+    """Ask an operation with requests of a kind; how many there were."""
+    sent = 0
+
+    @settings(
+        max_examples=REQUESTS, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def ask(case):
+        nonlocal sent
+        answer = case.call()
+        sent += 1
+        assert answer.status_code < 500, (operation.label, answer.text)
+
+    ask()
+    return sent

@@ -17,7 +17,9 @@ def test_it_satisfies_the_schema(version):
 
 def test_a_broken_one_would_not():
     with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate({**MADE, "spec": {"template": {"spec": {"containers": "none"}}}}, "1.34", strict=True)
+        kubernetes_validate.validate(
+            {**MADE, "spec": {"template": {"spec": {"containers": "none"}}}}, "1.34", strict=True
+        )
 
 
 def test_its_cpus_are_guaranteed_and_its_node_is_of_the_class():

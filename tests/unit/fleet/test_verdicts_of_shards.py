@@ -13,8 +13,8 @@ DONE, FAILED, CANCELLED = ShardState.DONE, ShardState.FAILED, ShardState.CANCELL
 
 def a_shard(state, code):
     return Shard(
-        id=1, submission_id=1, machine_class="xeon", patterns=(), state=state, attempt=1, host="host-1", lease_until=None,
-        changed_at=0.0, exit_code=code,
+        id=1, submission_id=1, machine_class="xeon", patterns=(), state=state, attempt=1, host="host-1",
+        lease_until=None, changed_at=0.0, exit_code=code,
     )  # fmt: skip
 
 

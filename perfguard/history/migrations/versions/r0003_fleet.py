@@ -26,7 +26,9 @@ def upgrade() -> None:
     op.create_table(
         "fleet_shards",
         sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column("submission_id", sa.Integer, _key("fleet_shards_submission_id", "fleet_submissions.id"), nullable=False),
+        sa.Column(
+            "submission_id", sa.Integer, _key("fleet_shards_submission_id", "fleet_submissions.id"), nullable=False
+        ),
         sa.Column("machine_class", sa.Text, nullable=False),
         sa.Column("patterns", sa.Text, nullable=False),
         sa.Column("lease_s", sa.Double, nullable=False),
