@@ -76,8 +76,14 @@ class Cluster:
     def kill_jobs_of(self, node: str) -> None:
         """End what runs on a node, as its power cut would."""
         for pid in self.pids_on(node):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            _kill(pid)
+
+    def kill_batch_shell_on(self, node: str) -> None:
+        """End the first process of the job on a node; Slurm's own, which looks after it, stays."""
+        found = [pid for pid in self.pids_on(node) if _parent_name(pid) == "slurmstepd"]
+        assert found
+        for pid in found:
+            _kill(pid)
 
     def pids_on(self, node: str) -> list[int]:
         """Processes of batch jobs on a node."""
@@ -159,6 +165,18 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=2
 {nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _parent_name(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+        return Path(f"/proc/{parent}/comm").read_text().strip()
+    return ""
 
 
 def _free_ports(count: int) -> list[int]:

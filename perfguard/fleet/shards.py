@@ -103,8 +103,11 @@ def submit_in(
     return int(submission_id)
 
 
-def claim(database: Database, shard_id: int, host: str | None) -> Attempt | None:
-    """The right to measure a shard; None where it does not wait."""
+def claim(database: Database, shard_id: int, host: str | None, *, first_lease_s: float | None = None) -> Attempt | None:
+    """The right to measure a shard; None where it does not wait.
+
+    With `first_lease_s` it lasts so long and is to be renewed.
+    """
     from sqlalchemy import select
 
     from perfguard.history.tables import fleet_shards as shards
@@ -118,7 +121,7 @@ def claim(database: Database, shard_id: int, host: str | None) -> Attempt | None
             state=ShardState.RUNNING.value,
             attempt=shards.c.attempt + 1,
             token=token,
-            lease_until=now + shards.c.lease_s,
+            lease_until=now + (shards.c.lease_s if first_lease_s is None else first_lease_s),
             host=host,
             changed_at=now,
             problem=None,

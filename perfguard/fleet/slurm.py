@@ -127,7 +127,8 @@ def _submit_waiting(database: Database, folders: Sequence[Path]) -> None:
     unfit = [host.name for host in read_hosts(database) if host.fitness is not Fitness.FIT]
     for (folder, machine_class), found in groups.items():
         for start in range(0, len(found), _LARGEST_ARRAY):
-            claimed = (shards.claim(database, shard_id, None) for shard_id in found[start : start + _LARGEST_ARRAY])
+            piece = found[start : start + _LARGEST_ARRAY]
+            claimed = (shards.claim(database, shard_id, None, first_lease_s=_GRACE_S) for shard_id in piece)
             attempts = [attempt for attempt in claimed if attempt is not None]
             if attempts:
                 _submit(database, folder, machine_class, attempts, unfit)

@@ -62,12 +62,14 @@
   const variable = (name) => {
     const canvas = document.createElement("span");
     canvas.style.color = `var(--${name})`;
-    document.body.append(canvas);
+    (document.querySelector(".chart") ?? document.body).append(canvas);
     const found = getComputedStyle(canvas).color;
     canvas.remove();
     return found;
   };
   const moment = (at) => new Date(at * 1000).toISOString().slice(0, 16).replace("T", " ");
+
+  const days = (ticks) => ticks.map((tick) => moment(tick).slice(5, ticks.at(-1) - ticks[0] < 2 * 86400 ? 16 : 10));
 
   const draw = async (place) => {
     const { project, case: name, machine } = place.dataset;
@@ -120,16 +122,16 @@
       ...size(),
       cursor: { drag: { x: true, y: false } },
       scales: { x: { time: true } },
-      axes: [axis(), { ...axis((_, ticks) => ticks.map((tick) => seconds(tick, 3))), size: 76 }],
+      axes: [axis((_, ticks) => days(ticks)), { ...axis((_, ticks) => ticks.map((tick) => seconds(tick, 3))), size: 76 }],
       series: [
         { label: "run", value: (_, value, __, index) => (index === null ? "-" : `${moment(value)} UTC  ${run_id[index]}  ${(commit[index] ?? "").slice(0, 12)}`) },
+        { label: "upper", stroke: "transparent", points: { show: false } },
+        { label: "lower", stroke: "transparent", points: { show: false } },
         { label: "median", stroke: () => variable("candidate"), width: 1.5, points: { size: 4, show: at.length < 400 }, value: (_, value) => seconds(value) },
-        { label: "upper", stroke: "transparent", points: { show: false }, value: (_, value) => seconds(value) },
-        { label: "lower", stroke: "transparent", points: { show: false }, value: (_, value) => seconds(value) },
       ],
-      bands: [{ series: [2, 3], fill: () => variable("margin") }],
+      bands: [{ series: [1, 2], fill: () => variable("spread") }],
       hooks: { drawAxes: [background] },
-    }, [at, median_s, upper_s, lower_s], place);
+    }, [at, upper_s, lower_s, median_s], place);
     charts.push(plot);
     addEventListener("resize", () => plot.setSize(size()));
     place.tabIndex = 0;
