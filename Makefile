@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-crashes proof-change-points proof-history fuzz pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-crashes proof-change-points proof-history proof-fleet proof-readers fuzz fuzz-api pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -14,9 +14,9 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fleet,github,hetero,litert,mnist,onnxruntime,openvino,postgresql,serve,tasks,torch,torchao,tui]' \
-	    asv build hatchling hypothesis import-linter jsonschema linkify-it-py markdown-it-py mypy playwright pyarrow pytest \
+	    asv build hatchling hypothesis import-linter jsonschema kubernetes-validate linkify-it-py markdown-it-py mypy playwright pyarrow pytest \
 	    pytest-benchmark pytest-cov pytest-httpserver pytest-timeout pytest-xdist \
-	    ruamel.yaml ruff 'check-jsonschema; python_version >= "3.11"' 'zizmor; python_version >= "3.11"'
+	    ruamel.yaml ruff 'schemathesis; python_version >= "3.11"' 'check-jsonschema; python_version >= "3.11"' 'zizmor; python_version >= "3.11"'
 	touch $(READY)
 
 run: $(READY) ## Fingerprint this machine, measure the quick suite, compare, judge
@@ -120,6 +120,15 @@ proof-change-points: $(READY) ## Hold the rule for change points against others 
 
 proof-history: $(READY) ## The history with 10 million values on SQLite and PostgreSQL, and 200 kills of its writers (a quarter of an hour; needs PostgreSQL)
 	$(BIN)/python -m tests.proof.history_of_ten_million $(ARGS)
+
+proof-fleet: $(READY) ## Measure what the fleet costs, and simulate a night of 1,000 hosts (15 minutes, nothing else running)
+	$(BIN)/python -m tests.proof.fleet_at_scale $(ARGS)
+
+proof-readers: $(READY) ## Two hundred readers of `perfguard serve` over ten million values (12 minutes, nothing else running)
+	$(BIN)/python -m tests.proof.readers_of_pages $(ARGS)
+
+fuzz-api: $(READY) ## Ten thousand requests to the API of `perfguard serve`, made from its own schema
+	PERFGUARD_FUZZED_REQUESTS=600 $(BIN)/python -m pytest -q tests/integration/service/test_fuzzed_api.py $(ARGS)
 
 fuzz: $(READY) ## Damage what others write, for an hour: no traceback, no hang, no gigabyte (findings go to tests/fuzz/corpus)
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfguard.records.events import Noted
 from perfguard.records.facts import fact, recorded_text
+from perfguard.records.fleet import Engine, Fitness, FleetNow, FleetStatus, Host, Shard, ShardState, Submission, Work
 from perfguard.records.history import History, HistoryPoint
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.ops import (
@@ -345,3 +347,24 @@ def a_watch(*views: RunView) -> FakeWatch:
 def with_case(view: RunView, case: CaseView) -> RunView:
     """The run with one case replaced."""
     return replace(view, cases=tuple(case if case.case_id == old.case_id else old for old in view.cases))
+
+
+def a_fleet() -> FleetNow:
+    """Two hosts, one of them unfit, and a submission of which one shard is done."""
+    seen_at = time.time() - 5 * 3600 - 30
+    drifted = fact("fleet.canary_drifted", host="bench-1", drift_log_ratio=0.05)
+    hosts = (
+        Host(name="bench-1", machine_id="intel-icelake-bm-2s64c-1a2b3c4d", classes=("lab",), version="0.1.0",
+             seen_at=seen_at, fitness=Fitness.UNFIT, reason=drifted),
+        Host(name="bench-2", machine_id="amd-zen3-bm-1s32c-5e6f7a8b", classes=("lab",), version="0.1.0",
+             seen_at=seen_at, shard_id=2),
+    )  # fmt: skip
+    work = Work(project="team/nets", repository="https://git.example.org/team/nets", folder="", baseline="a1" * 20,
+                candidate="b2" * 20, suite="full", budget_s=600.0)  # fmt: skip
+    shards = tuple(
+        Shard(id=number, submission_id=12, machine_class="lab", patterns=(), state=state, attempt=1, host="bench-2",
+              lease_until=None, changed_at=seen_at, exit_code=code)
+        for number, state, code in ((1, ShardState.DONE, 1), (2, ShardState.RUNNING, None))
+    )  # fmt: skip
+    submission = Submission(id=12, work=work, engine=Engine.QUEUE, author="A. Developer", submitted_at=seen_at)
+    return FleetNow(hosts=hosts, status=FleetStatus(submissions=(submission,), shards=shards))

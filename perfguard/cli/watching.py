@@ -123,6 +123,7 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
     """Watch a run in the TUI until the user leaves; gives what was watched last, closed."""
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # read when numpy is imported
         os.environ.setdefault(name, "1")
+    from perfguard.fleet.reading import read_fleet
     from perfguard.history.reading import read_history
     from perfguard.report.messages.catalog import describe
     from perfguard.runner.doctor import check_host
@@ -149,6 +150,7 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
         keys=loaded.config.keys,
         housekeeping=describe(placed),
         read_history=lambda: read_history(loaded),
+        read_fleet=lambda: read_fleet(loaded),
         read_checks=(lambda: check_host(loaded)) if is_local else None,
         start_command=start,
         hint=hint if isinstance(source, UpcomingSource) else "",

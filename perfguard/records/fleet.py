@@ -152,5 +152,13 @@ class Schedule:
 class FleetStatus:
     """Submissions with their shards."""
 
-    submissions: tuple[Submission, ...]  # The newest first
-    shards: tuple[Shard, ...]
+    submissions: tuple[Submission, ...] = ()  # The newest first
+    shards: tuple[Shard, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetNow:
+    """Hosts, and the newest submissions."""
+
+    hosts: tuple[Host, ...] = ()
+    status: FleetStatus = FleetStatus()

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from perfguard.benchmarks.catalog import BENCHMARKS, SUITES
 from perfguard.benchmarks.selection import select, suite_cases
 from perfguard.codec import from_builtins
 from perfguard.config import LoadedConfig, suite_specs
-from perfguard.errors import ConfigError
+from perfguard.errors import ConfigError, PerfguardError
 from perfguard.records.facts import Fact
 from perfguard.records.plan import Sandbox
 from perfguard.records.spec import BenchmarkSpec, Case, Catalog, expand
@@ -199,6 +199,15 @@ def load_catalog(loaded: LoadedConfig) -> Catalog:
             raise ConfigError(f"{spec.target}: the name {spec.name!r} is built in; choose another")
     named = {suite.name: suite for suite in (*SUITES, *suite_specs(config))}
     return Catalog(benchmarks=(*BENCHMARKS, *own), suites=tuple(named.values()), notes=notes)
+
+
+def has_benchmark(loaded: LoadedConfig) -> Callable[[str], bool]:
+    """Says of a case's id whether the project still has its benchmark; yes where its files cannot be read."""
+    try:
+        names = {spec.name for spec in load_catalog(loaded).benchmarks}
+    except PerfguardError:
+        return lambda _: True
+    return lambda case_id: case_id.partition("[")[0] in names
 
 
 def _own_benchmarks(loaded: LoadedConfig) -> tuple[tuple[BenchmarkSpec, ...], tuple[Fact, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import msgspec
 from litestar import MediaType, Request, Response, get, post
 from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
 from litestar.params import Body, QueryParameter
@@ -25,13 +26,12 @@ from perfguard.service.answers import (
     compare_answer,
     log_answer,
     projects,
-    series_answer,
     series_names,
 )
 from perfguard.service.decimation import MOST_POINTS
 from perfguard.service.fleet_answers import FleetAnswer, fleet_answer
 from perfguard.service.remembered import KnownChanges
-from perfguard.service.shared import Service
+from perfguard.service.shared import Service, compressed_response
 
 _LONGEST = 300  # Characters of a name
 
@@ -65,7 +65,7 @@ def _lists(service: Service) -> list[Any]:
 
     @get("/api/changes", summary="Changes of level of all series, the newest first", sync_to_thread=True)
     def get_changes(project: Project = None) -> KnownChanges:
-        return service.changes.of(service.project(project))
+        return service.changes_of(service.project(project))
 
     @get("/api/runs", summary="The newest runs", sync_to_thread=True)
     def get_runs(
@@ -85,18 +85,19 @@ def _details(service: Service) -> list[Any]:
 
     @get("/api/points", summary="One series, decimated", sync_to_thread=True, raises=[])
     def get_points(
+        request: Request[Any, Any, Any],
         case: Name,
         machine: Name = "",
         project: Project = None,
         most: Annotated[int, QueryParameter(ge=10, le=MOST_POINTS, description="Points at most.")] = MOST_POINTS,
     ) -> Annotated[Response[bytes], Series]:
         wanted = service.project(project)
-
-        def make() -> Series:
-            return series_answer(database, wanted, case, machine, most=most)
-
-        content = service.remembered(("points", case, machine, most), wanted, make)
-        return Response(content, media_type=MediaType.JSON)
+        content = service.compressed(
+            ("points", case, machine, most),
+            wanted,
+            lambda: msgspec.json.encode(service.series(wanted, case, machine, most)),
+        )
+        return compressed_response(request, content, MediaType.JSON)
 
     @get("/api/change", summary="One change: environment, other machines, commands", sync_to_thread=True)
     def get_change(case: Name, run: Name, machine: Name = "", project: Project = None) -> ChangeDetails:

@@ -28,7 +28,6 @@ from perfguard.service.answers import projects
 from perfguard.service.shared import Service, Settings
 
 _LARGEST_RUN_BYTES = 16 << 20
-_PER_MINUTE = 1_200  # Requests of one address
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -68,7 +67,7 @@ def create_app(database: Database, settings: Settings) -> Litestar:
         route_handlers=[*api.handlers(service), *pages.handlers(service), _asset, _health(database)],
         openapi_config=_OPENAPI,
         guards=[_reading_guard(service)],
-        middleware=[RateLimitConfig(rate_limit=("minute", _PER_MINUTE), exclude=["/assets"]).middleware],
+        middleware=[RateLimitConfig(rate_limit=("minute", settings.per_minute), exclude=["/assets"]).middleware],
         exception_handlers={PerfguardError: _explain},
         before_request=_checking(settings),
         response_headers=[ResponseHeader(name=name, value=value) for name, value in _HEADERS.items()],

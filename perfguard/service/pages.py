@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
-from litestar import MediaType, Response, get
+from litestar import MediaType, Request, Response, get
 from litestar.params import QueryParameter
 
 from perfguard.errors import ExitCode, NothingSelectedError
@@ -17,9 +17,9 @@ from perfguard.fleet.hosts import read_hosts
 from perfguard.fleet.shards import read_status
 from perfguard.records.history import CaseBetweenRevisions
 from perfguard.report.escaping import shown
-from perfguard.service.answers import Change, compare_answer, log_answer, projects, series_answer, series_names
+from perfguard.service.answers import Change, compare_answer, log_answer, projects, series_names
 from perfguard.service.fleet_answers import fleet_answer
-from perfguard.service.shared import Service
+from perfguard.service.shared import Service, compressed_response
 from perfguard.units import format_duration, format_effect, format_seconds
 
 if TYPE_CHECKING:
@@ -48,43 +48,57 @@ def asset(name: str) -> tuple[bytes, str] | None:
 
 def handlers(service: Service) -> list[Any]:
     """The pages' addresses."""
-    database = service.database
+    pages = _Renderer(service)
+    return [*_changes(service, pages), *_cases(service, pages), _compare(service, pages), _fleet(service, pages)]
 
-    def page(template: str, project: str | None, **values: Any) -> Response[str]:
-        wanted = service.project(project)
-        known = projects(database)
-        link = _Links(wanted, is_default=project is None)
-        text = (
-            _environment()
-            .get_template(template)
-            .render(project=wanted, projects=known if wanted in known else (wanted, *known), link=link, **values)
-        )
-        return Response(text, media_type=MediaType.HTML)
 
+def _changes(service: Service, pages: _Renderer) -> list[Any]:
     @get("/", include_in_schema=False, sync_to_thread=True)
     def inbox(project: OptionalName = None, show: Name = "open") -> Response[str]:
-        found = service.changes.of(service.project(project))
+        found = service.changes_of(service.project(project))
         chosen = [change for change in found.changes if show == "all" or _is_open(change)]
         chosen.sort(key=lambda change: (change.cause != "code", -change.at))
-        return page("inbox.html", project, found=found, changes=chosen, show=show)
+        return pages.page("inbox.html", project, found=found, changes=chosen, show=show)
+
+    @get("/change", include_in_schema=False, sync_to_thread=True)
+    def change(case: Name, run: Name, machine: Name = "", project: OptionalName = None) -> Response[str]:
+        found = service.details(service.project(project), case, machine, run)
+        return pages.page("change.html", project, found=found)
+
+    return [inbox, change]
+
+
+def _cases(service: Service, pages: _Renderer) -> list[Any]:
+    database = service.database
 
     @get("/cases", include_in_schema=False, sync_to_thread=True)
     def cases(project: OptionalName = None) -> Response[str]:
         wanted = service.project(project)
         runs = log_answer(database, wanted, last=_LATEST)
-        return page("cases.html", project, series=series_names(database, wanted), runs=runs)
+        return pages.page("cases.html", project, series=series_names(database, wanted), runs=runs)
 
     @get("/case", include_in_schema=False, sync_to_thread=True)
-    def case_page(case: Name, machine: Name = "", project: OptionalName = None) -> Response[str]:
+    def case_page(
+        request: Request[Any, Any, Any], case: Name, machine: Name = "", project: OptionalName = None
+    ) -> Response[bytes]:
         wanted = service.project(project)
-        found = series_answer(database, wanted, case, machine)
-        others = [
-            name for name in series_names(database, wanted) if name.case_id == case and name.machine_id != machine
-        ]
-        points = list(
-            zip(found.points.at, found.points.median_s, found.points.run_id, found.points.commit, strict=True)
-        )
-        return page("case.html", project, series=found, others=others, latest=points[: -_LATEST - 1 : -1])
+
+        def make() -> bytes:
+            found = service.series(wanted, case, machine)
+            names = series_names(database, wanted)
+            others = [name for name in names if name.case_id == case and name.machine_id != machine]
+            of = found.points
+            latest = list(zip(of.at, of.median_s, of.run_id, of.commit, strict=True))[: -_LATEST - 1 : -1]
+            return pages.text("case.html", project, series=found, others=others, latest=latest).encode()
+
+        content = service.compressed(("case", case, machine, project is None), wanted, make)
+        return compressed_response(request, content, MediaType.HTML)
+
+    return [cases, case_page]
+
+
+def _compare(service: Service, pages: _Renderer) -> Any:
+    database = service.database
 
     @get("/compare", include_in_schema=False, sync_to_thread=True)
     def compare(before: Name = "", after: Name = "", project: OptionalName = None) -> Response[str]:
@@ -96,21 +110,22 @@ def handlers(service: Service) -> list[Any]:
             except NothingSelectedError as error:
                 problem = str(error)
         commits = dict.fromkeys(run.commit for run in log_answer(database, wanted, last=200) if run.commit)
-        return page(
+        return pages.page(
             "compare.html", project, before=before, after=after, found=found, problem=problem, commits=list(commits)
         )
 
-    @get("/change", include_in_schema=False, sync_to_thread=True)
-    def change(case: Name, run: Name, machine: Name = "", project: OptionalName = None) -> Response[str]:
-        found = service.details(service.project(project), case, machine, run)
-        return page("change.html", project, found=found)
+    return compare
+
+
+def _fleet(service: Service, pages: _Renderer) -> Any:
+    database = service.database
 
     @get("/fleet", include_in_schema=False, sync_to_thread=True)
     def fleet(project: OptionalName = None) -> Response[str]:
         found = fleet_answer(read_hosts(database), read_status(database))
-        return page("fleet.html", project, found=found, codes=_CODES)
+        return pages.page("fleet.html", project, found=found, codes=_CODES)
 
-    return [inbox, cases, case_page, compare, change, fleet]
+    return fleet
 
 
 _CODES = {
@@ -122,6 +137,25 @@ _CODES = {
 
 def _is_open(change: Change) -> bool:
     return change.state not in _NOT_OPEN and change.cause in ("code", "unknown")
+
+
+class _Renderer:
+    """Makes pages of templates."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def text(self, template: str, project: str | None, **values: Any) -> str:
+        """A page as text; without a project it is that of the server, and so are its links."""
+        wanted = self._service.project(project)
+        known = projects(self._service.database)
+        link = _Links(wanted, is_default=project is None)
+        every = known if wanted in known else (wanted, *known)
+        return _environment().get_template(template).render(project=wanted, projects=every, link=link, **values)
+
+    def page(self, template: str, project: str | None, **values: Any) -> Response[str]:
+        """A page."""
+        return Response(self.text(template, project, **values), media_type=MediaType.HTML)
 
 
 class _Links:

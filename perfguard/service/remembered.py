@@ -7,26 +7,25 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from perfguard.errors import PerfguardError
 from perfguard.history.database import Database
 from perfguard.service.answers import Change, SeriesName, changes_of_series, newest_row, series_names
 
 T = TypeVar("T")
-_MOST_ANSWERS = 512
 _FRESH_S = 1.0  # How long nothing new is looked for
 
 
-class Answers:
+class Answers(Generic[T]):
     """The latest answers, each as long as its key stays the same."""
 
-    def __init__(self, most: int = _MOST_ANSWERS) -> None:
-        self._found: OrderedDict[Hashable, bytes] = OrderedDict()
+    def __init__(self, most: int) -> None:
+        self._found: OrderedDict[Hashable, T] = OrderedDict()
         self._lock = threading.Lock()
         self._most = most
 
-    def get(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The answer of a key, made where it is not known."""
         with self._lock:
             if key in self._found:

@@ -19,6 +19,7 @@ from perfguard.tui.launch import StartedCommand
 from perfguard.tui.pace import neighbour
 from perfguard.tui.reader_app import ReaderApp
 from perfguard.tui.screens.cases import CompareScreen, LiveScreen
+from perfguard.tui.screens.fleet import FleetScreen
 from perfguard.tui.screens.history import HistoryScreen
 from perfguard.tui.screens.host import HostScreen
 from perfguard.tui.screens.log import LogScreen
@@ -42,6 +43,7 @@ class PerfguardApp(ReaderApp):
         "history": HistoryScreen,
         "host": HostScreen,
         "log": LogScreen,
+        "fleet": FleetScreen,
     }
     DEFAULT_MODE = "live"
     BINDINGS: ClassVar[list[BindingType]] = bindings_in(KeyScope.APP, KeyScope.REPLAY)

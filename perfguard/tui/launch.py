@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from perfguard.errors import ExitCode, UsageError
+from perfguard.records.fleet import FleetNow
 from perfguard.records.history import History
 from perfguard.records.machine.fingerprint import CheckResult
 from perfguard.tui.keymap import checked_keys
@@ -39,6 +40,7 @@ class TuiOptions:
     housekeeping: str = ""  # What was done to keep this process away from the measured CPUs, one sentence
     read_history: Callable[[], History] | None = None
     """Series over the recorded runs; None where there are none to read."""
+    read_fleet: Callable[[], FleetNow] | None = None  # Hosts and submissions; None where there are none to read
     read_checks: Callable[[], tuple[CheckResult, ...]] | None = None  # The doctor's rows for this machine
     start_command: Callable[[tuple[str, ...]], StartedCommand] | None = None
     """Starts `perfguard` with these arguments as a process of its own; None where nothing may be started."""

@@ -73,6 +73,7 @@ def command_for(screen: str, session: AppState) -> str:
         "history": ["tui", *run],
         "host": ["doctor"],
         "log": ["watch", *run, "--plain"],
+        "fleet": ["fleet", "status"],
     }[screen]
     arms = {arm.arm: arm.text for arm in session.view.arms}
     if screen == "ops" and session.case is not None and {Arm.BASELINE, Arm.CANDIDATE} <= arms.keys():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import heapq
+import itertools
 import json
 import os
 import random
@@ -216,26 +217,26 @@ def simulated(night):
         waits.append(begin - at)
         return begin + cost
 
-    events = [(random_.uniform(0, night.poll_s), host) for host in range(night.hosts)]
+    events = [(random_.uniform(0, night.poll_s), number, host, "ask") for number, host in enumerate(range(night.hosts))]
     heapq.heapify(events)
+    numbers = itertools.count(night.hosts)
     left, end, tended = night.shards, 0.0, 0.0
     measured = [0] * night.hosts
     while events:
-        at, host = heapq.heappop(events)
+        at, _, host, kind = heapq.heappop(events)
+        if kind == "deliver":
+            end = max(end, done := served(at, night.shard_cost_s))
+            heapq.heappush(events, (done, next(numbers), host, "ask"))
+            continue
         if at - tended > night.tend_every_s:
             tended = at
             served(at, night.tend_s * left / night.shards)
         answered = served(at, night.ask_s)
-        if not left:
-            continue
-        left -= 1
-        measured[host] += 1
-        ends = answered + night.shard_s * random_.lognormvariate(0, 0.25)
-        delivered = served(ends, night.shard_cost_s) if night.shard_s == 0 else ends + night.shard_cost_s
-        if night.shard_s:
-            served(ends, night.shard_cost_s)
-        end = max(end, delivered)
-        heapq.heappush(events, (delivered, host))
+        if left:
+            left -= 1
+            measured[host] += 1
+            takes_s = night.shard_s * random_.lognormvariate(0, 0.25)
+            heapq.heappush(events, (answered + takes_s, next(numbers), host, "deliver"))
     waits.sort()
     return {
         "hours": end / 3600,

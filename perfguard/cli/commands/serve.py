@@ -31,13 +31,19 @@ def serve_command(address: str, port: int, *, require_token: bool) -> None:
         ) from None
     from perfguard.history.database import is_off
     from perfguard.history.reading import history_of
+    from perfguard.runner.suites import has_benchmark
 
     loaded = load({}, keys=())
     if is_off(loaded.config.database):
         raise UsageError("there is nothing to serve: database is off")
     with history_of(loaded) as database:
         names = host_names_for(address)
-        settings = Settings(project=project_name(loaded), needs_token=require_token, host_names=names)
+        settings = Settings(
+            project=project_name(loaded),
+            needs_token=require_token,
+            host_names=names,
+            has_benchmark=has_benchmark(loaded),
+        )
         shown = f"[{address}]" if ":" in address else address
         click.echo(f"http://{shown}:{port}/ serves {printable(database.name)}; Ctrl-C ends it", err=True)
         if not names and not require_token:

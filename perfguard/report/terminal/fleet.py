@@ -33,7 +33,7 @@ def render_submissions(found: FleetStatus) -> list[RenderableType]:
             submission.work.candidate[:12],
             submission.work.suite,
             f"{ended} of {len(shards)}",
-            _verdict(shards),
+            counted_outcomes(shards),
         )
     return [table]
 
@@ -42,7 +42,7 @@ def _of(submission: Submission, shards: Sequence[Shard]) -> list[Shard]:
     return [shard for shard in shards if shard.submission_id == submission.id]
 
 
-def _verdict(shards: Sequence[Shard]) -> str:
+def counted_outcomes(shards: Sequence[Shard]) -> str:
     """The outcomes with how many shards had each, the worst first."""
     said = [_outcome(shard) for shard in shards]
     order = ["regression", "failed", "inconclusive", "cancelled", "running", "waiting", "pass"]

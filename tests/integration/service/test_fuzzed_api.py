@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
-from schemathesis import GenerationMode
 
 from perfguard.history.database import opened
-from perfguard.service import app as served
 from perfguard.service.app import create_app
 from perfguard.service.shared import Settings
 from tests.served_histories import PROJECT, filled
+
+schemathesis = pytest.importorskip("schemathesis")  # it needs Python 3.11
 
 REQUESTS = int(
     os.environ.get("PERFGUARD_FUZZED_REQUESTS", "40")
@@ -21,10 +20,9 @@ REQUESTS = int(
 
 
 @pytest.fixture
-def schema(tmp_path, monkeypatch):
-    monkeypatch.setattr(served, "_PER_MINUTE", 10**9)
+def schema(tmp_path):
     with opened(f"sqlite:///{tmp_path / 'history.sqlite'}", tmp_path) as database:
-        app = create_app(filled(database, runs=8), Settings(project=PROJECT))
+        app = create_app(filled(database, runs=8), Settings(project=PROJECT, per_minute=10**9))
         yield schemathesis.openapi.from_asgi("/api/openapi.json", app)
 
 
@@ -37,7 +35,11 @@ def test_no_request_is_answered_by_a_failure_of_the_server(schema):
 
 def modes_of(operation):
     """Requests that the schema allows, and, where there is something to get wrong, some that it does not."""
-    return list(GenerationMode) if list(operation.query) or operation.body else [GenerationMode.POSITIVE]
+    return (
+        list(schemathesis.GenerationMode)
+        if list(operation.query) or operation.body
+        else [schemathesis.GenerationMode.POSITIVE]
+    )
 
 
 def asked(operation, mode):

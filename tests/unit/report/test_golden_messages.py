@@ -159,6 +159,19 @@ CHANGE_FACTS = (
     fact("op_counts.other_isa", counted=None, here="avx2"),
     fact("trace.no_shapes", trace="b.json"),
 )  # fmt: skip
+FLEET_FACTS = (
+    fact("fleet.measuring", shard=12, project="team/nets", attempt=2),
+    fact("fleet.accepted", shard=12, attempt=1, exit_code=1),
+    fact("fleet.refused", shard=12, attempt=1),
+    fact("fleet.lease_expired"),
+    fact("fleet.took_too_long", lease_s=960.0),
+    fact("fleet.gate_failed", text="no space left on device", exit_code=3),
+    fact("fleet.gate_failed", text="the repository has no commit 6f076dd9; push it first", exit_code=None),
+    fact("fleet.not_fit", host="bench-1"),
+    fact("fleet.canary_drifted", host="bench-1", drift_log_ratio=0.05),
+    fact("fleet.drained", author="A. Developer", reason="new memory"),
+    fact("fleet.drained", author="A. Developer", reason=""),
+)
 CASE_FACTS = (
     fact("case.raised", arm="candidate", error="OSError: disk gone"),
     fact("case.raised", error="OSError: disk gone"),
@@ -180,7 +193,7 @@ CASE_FACTS = (
 )
 ROOMS = {
     name: (SECTIONS[name], facts)
-    for name, facts in (("changes", CHANGE_FACTS), ("gate", GATE_FACTS), ("cases", CASE_FACTS))
+    for name, facts in (("changes", CHANGE_FACTS), ("gate", GATE_FACTS), ("cases", CASE_FACTS), ("fleet", FLEET_FACTS))
 }
 
 
