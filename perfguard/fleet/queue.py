@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from procrastinate.worker import Worker
 
 _TENDING = "tending"  # Queue that every worker serves
-_POLL_S = 30.0  # Of workers, by default
-_HEARTBEAT, _STALLED, _TENDS = 2, 6, 20
-"""Polls between signs of life, until a worker counts as gone, and between tendings."""
+_TENDS = 20  # Polls between two tendings
 _FOREVER_S = 10 * 365 * 86_400.0
 _BATCH = 1_000
 _FIRST = 1_000  # Priority of tending, before all shards
@@ -62,7 +60,9 @@ def _import() -> Any:
 def _app(database: Database) -> App:
     procrastinate = _import()
     url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    connector = procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=3, timeout=30.0)
+    connector = procrastinate.PsycopgConnector(
+        conninfo=url, min_size=1, max_size=3, timeout=30.0, pool_factory=_unchecked_pool
+    )
     app: App = procrastinate.App(connector=connector)
     return app
 
@@ -75,6 +75,13 @@ def has_queue(database: Database) -> bool:
         return False
     with database.reading() as connection:
         return inspect(connection).has_table("procrastinate_jobs")
+
+
+def _unchecked_pool(**settings: Any) -> Any:
+    """A pool that asks nothing before each use, which would wake an idle host twice as often; `work` starts anew."""
+    from psycopg_pool import AsyncConnectionPool
+
+    return AsyncConnectionPool(**{**settings, "check": None})
 
 
 def create_queue(database: Database) -> None:
@@ -111,24 +118,27 @@ def tend(database: Database) -> None:
 
 async def _tend_alone(database: Database) -> None:
     async with _app(database).open_async() as app:
-        _register(app, database, lambda _: True, poll_s=_POLL_S)
-        await _tend(app, database, poll_s=_POLL_S)
+        _register(app, database, lambda _: True)
+        await _tend(app, database)
 
 
-async def _tend(app: App, database: Database, *, poll_s: float, own_job: int | None = None) -> None:
+async def _tend(app: App, database: Database, *, own_job: int | None = None) -> None:
     shards.expire(database, Engine.QUEUE)
     submit_due(database)
-    await _drop_stalled(app, database, _STALLED * poll_s, own_job)
+    await _drop_lost(app, database, own_job)
     await _queue(app, database)
 
 
-async def _drop_stalled(app: App, database: Database, silent_s: float, own_job: int | None) -> None:
-    """Drop jobs of workers that give no sign, unless they measure: their shard's lease says how long they may."""
+async def _drop_lost(app: App, database: Database, own_job: int | None) -> None:
+    """Drop jobs that are being done although nobody measures their shard: their workers are gone, or lost them.
+
+    Dropping one that has just begun does no harm: its shard is claimed all the same.
+    """
     from procrastinate.jobs import Status
 
-    stalled = list(await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=silent_s))
-    measured = _measured(database, [_shard_of(job) for job in stalled])
-    for job in stalled:
+    doing = list(await app.job_manager.list_jobs_async(status=Status.DOING.value))
+    measured = shards.measured_of(database, [_shard_of(job) for job in doing])
+    for job in doing:
         if _shard_of(job) not in measured and job.id not in (None, own_job):
             with contextlib.suppress(_import().exceptions.ConnectorException):  # it has ended meanwhile
                 await app.job_manager.finish_job_by_id_async(job.id, status=Status.FAILED, delete_job=True)
@@ -138,18 +148,6 @@ def _shard_of(job: Job) -> int:
     """The shard of a job; 0 where it is about none."""
     found = job.task_kwargs.get("shard_id", 0)
     return found if isinstance(found, int) else 0
-
-
-def _measured(database: Database, shard_ids: Sequence[int]) -> set[int]:
-    from sqlalchemy import select
-
-    from perfguard.history.tables import fleet_shards
-    from perfguard.records.fleet import ShardState
-
-    running = fleet_shards.c.state == ShardState.RUNNING.value
-    with database.reading() as connection:
-        wanted = select(fleet_shards.c.id).where(fleet_shards.c.id.in_(shard_ids), running)
-        return set(connection.execute(wanted).scalars())
 
 
 async def _queue(app: App, database: Database) -> None:
@@ -228,8 +226,8 @@ async def _work(
     from procrastinate.worker import Worker
 
     async with _app(database).open_async() as app:
-        _register(app, database, measuring, poll_s=poll_s, is_periodic=not is_once)
-        await _tend(app, database, poll_s=poll_s)
+        _register(app, database, measuring, cron=None if is_once else _every(_TENDS * poll_s))
+        await _tend(app, database)
         database.close()
         worker = Worker(
             app,
@@ -241,8 +239,8 @@ async def _work(
             listen_notify=False,
             delete_jobs="always",
             install_signal_handlers=False,
-            update_heartbeat_interval=_HEARTBEAT * poll_s,
-            # Others may be measuring, and give no sign meanwhile.
+            update_heartbeat_interval=_FOREVER_S,
+            # Leases say who is gone; a worker that measures gives no sign.
             stalled_worker_timeout=_FOREVER_S,
         )
         with measuring.by(worker):
@@ -305,7 +303,7 @@ class _Measuring:
                 signal.signal(number, handler)
 
 
-def _register(app: App, database: Database, measure: Measure, *, poll_s: float, is_periodic: bool = False) -> None:
+def _register(app: App, database: Database, measure: Measure, *, cron: str | None = None) -> None:
     async def measure_shard(shard_id: int) -> None:
         measure(shard_id)
         # It gave nothing, or was given back.
@@ -314,7 +312,7 @@ def _register(app: App, database: Database, measure: Measure, *, poll_s: float, 
 
     async def tend_fleet(context: JobContext, timestamp: int) -> None:
         del timestamp
-        await _tend(app, database, poll_s=poll_s, own_job=context.job.id)
+        await _tend(app, database, own_job=context.job.id)
         database.close()
 
     app.task(name="measure_shard")(measure_shard)
@@ -322,8 +320,8 @@ def _register(app: App, database: Database, measure: Measure, *, poll_s: float, 
     task = app.task(name="tend_fleet", queue=_TENDING, queueing_lock=_TENDING, priority=_FIRST, pass_context=True)(
         tend_fleet
     )
-    if is_periodic:
-        app.periodic(cron=_every(_TENDS * poll_s))(task)
+    if cron is not None:
+        app.periodic(cron=cron)(task)
 
 
 def _every(seconds: float) -> str:

@@ -396,3 +396,14 @@ def read_open(database: Database, engine: Engine) -> tuple[Submission, ...]:
     )
     with database.reading() as connection:
         return tuple(_submission(dict(row)) for row in connection.execute(wanted).mappings())
+
+
+def measured_of(database: Database, shard_ids: Sequence[int]) -> set[int]:
+    """Which of some shards are being measured."""
+    from sqlalchemy import select
+
+    from perfguard.history.tables import fleet_shards as shards
+
+    wanted = select(shards.c.id).where(shards.c.id.in_(shard_ids), shards.c.state == ShardState.RUNNING.value)
+    with database.reading() as connection:
+        return set(connection.execute(wanted).scalars())
