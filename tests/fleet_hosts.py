@@ -13,12 +13,12 @@ from perfguard.fleet.shards import submit
 from perfguard.fleet.working import take
 from perfguard.history.database import opened
 from perfguard.host.probe import probe
-from perfguard.records.fleet import Delivery, Engine, Work
+from perfguard.records.fleet import Delivery, Engine, GateWork
 from perfguard.records.history import CaseRecord, MeasuredCode, MeasuredRun, RecordedSamples, RunRecord
 
 CLASS = "imagined"
 POLL_S = 0.25
-WORK = Work(
+WORK = GateWork(
     project="team/nets", repository="/nowhere", folder="", baseline="a" * 40, candidate="b" * 40, suite="quick",
     budget_s=1.0,
 )  # fmt: skip

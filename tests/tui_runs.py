@@ -10,7 +10,17 @@ from dataclasses import dataclass, field, replace
 
 from perfguard.records.events import Noted
 from perfguard.records.facts import fact, recorded_text
-from perfguard.records.fleet import Engine, Fitness, FleetNow, FleetStatus, Host, Shard, ShardState, Submission, Work
+from perfguard.records.fleet import (
+    Engine,
+    Fitness,
+    FleetNow,
+    FleetStatus,
+    GateWork,
+    Host,
+    Shard,
+    ShardState,
+    Submission,
+)
 from perfguard.records.history import History, HistoryPoint
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.ops import (
@@ -359,7 +369,7 @@ def a_fleet() -> FleetNow:
         Host(name="bench-2", machine_id="amd-zen3-bm-1s32c-5e6f7a8b", classes=("lab",), version="0.1.0",
              seen_at=seen_at, shard_id=2),
     )  # fmt: skip
-    work = Work(project="team/nets", repository="https://git.example.org/team/nets", folder="", baseline="a1" * 20,
+    work = GateWork(project="team/nets", repository="https://git.example.org/team/nets", folder="", baseline="a1" * 20,
                 candidate="b2" * 20, suite="full", budget_s=600.0)  # fmt: skip
     shards = tuple(
         Shard(id=number, submission_id=12, machine_class="lab", patterns=(), state=state, attempt=1, host="bench-2",

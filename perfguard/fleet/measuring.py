@@ -17,7 +17,7 @@ from pathlib import Path
 from perfguard.errors import ArmError, ExitCode, MeasurementError
 from perfguard.history.recording import measured_run
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.fleet import Attempt, Delivery, Work
+from perfguard.records.fleet import Attempt, Delivery, GateWork
 from perfguard.runner.arms.git import run_git
 from perfguard.runner.process.launching import launched
 
@@ -62,7 +62,7 @@ def _failed(text: str, *, exit_code: int | None = None) -> Fact:
     return fact("fleet.gate_failed", severity=Severity.NOTABLE, text=text, exit_code=exit_code)
 
 
-def checked_out(work: Work, folder: Path) -> Path:
+def checked_out(work: GateWork, folder: Path) -> Path:
     """The candidate's commit in this host's clone of the repository.
 
     Raises:

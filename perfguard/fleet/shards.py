@@ -25,10 +25,10 @@ from perfguard.records.fleet import (
     Delivery,
     Engine,
     FleetStatus,
+    GateWork,
     Shard,
     ShardState,
     Submission,
-    Work,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def lease_s(budget_s: float) -> float:
 
 def submit(
     database: Database,
-    work: Work,
+    work: GateWork,
     shards: Sequence[tuple[str, Sequence[str]]],
     *,
     engine: Engine,
@@ -69,7 +69,7 @@ def submit(
 def submit_in(
     database: Database,
     connection: Connection,
-    work: Work,
+    work: GateWork,
     shards: Sequence[tuple[str, Sequence[str]]],
     *,
     engine: Engine,
@@ -141,7 +141,7 @@ def claim(database: Database, shard_id: int, host: str | None, *, first_lease_s:
         token=token,
         lease_s=row.lease_s,
         machine_class=row.machine_class,
-        work=from_builtins(json.loads(work), Work, source=f"submission {row.submission_id}"),
+        work=from_builtins(json.loads(work), GateWork, source=f"submission {row.submission_id}"),
         patterns=tuple(json.loads(row.patterns)),
     )
 
@@ -311,7 +311,7 @@ def read_status(
 def _submission(row: Mapping[str, Any]) -> Submission:
     return Submission(
         id=row["id"],
-        work=from_builtins(json.loads(row["work"]), Work, source=f"submission {row['id']}"),
+        work=from_builtins(json.loads(row["work"]), GateWork, source=f"submission {row['id']}"),
         engine=Engine(row["engine"]),
         author=row["author"],
         submitted_at=row["submitted_at"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfguard.errors import NothingSelectedError
 from perfguard.history.database import Database
-from perfguard.records.history import Scope, Token
+from perfguard.records.history import Token, TokenScope
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _PREFIX = "pg_"
 
 
-def create_token(database: Database, name: str, scope: Scope, *, project: str | None = None) -> str:
+def create_token(database: Database, name: str, scope: TokenScope, *, project: str | None = None) -> str:
     """A new token; its text, which is shown once."""
     from perfguard.history.tables import access_tokens
 
@@ -68,7 +68,7 @@ def _token(row: Row[Any]) -> Token:
     return Token(
         id=row.id,
         name=row.name,
-        scope=Scope(row.scope),
+        scope=TokenScope(row.scope),
         project=row.project,
         created_at=row.created_at,
         revoked_at=row.revoked_at,

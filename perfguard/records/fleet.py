@@ -48,7 +48,7 @@ class Acceptance(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class GateWork:
     """One gate to be run on other machines."""
 
     project: str
@@ -67,7 +67,7 @@ class Submission:
     """Work and the shards that it was split into."""
 
     id: int
-    work: Work
+    work: GateWork
     engine: Engine
     author: str
     submitted_at: float  # Seconds since the epoch, by the database's clock
@@ -100,7 +100,7 @@ class Attempt:
     token: str
     lease_s: float  # How long it lasts, seconds
     machine_class: str
-    work: Work
+    work: GateWork
     patterns: tuple[str, ...]
 
 
@@ -142,7 +142,7 @@ class Schedule:
     cron: str
     branch: str  # What is measured, against the commit that was measured before
     engine: Engine
-    work: Work  # Its commits are those of the latest submission
+    work: GateWork  # Its commits are those of the latest submission
     machine_classes: tuple[str, ...]
     groups: tuple[tuple[str, ...], ...]  # Cases of each shard; one empty group is the whole suite in one shard
     due_at: float

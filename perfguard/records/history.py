@@ -172,7 +172,7 @@ class DatabaseStatus:
     samples: int  # Cases of runs that have their samples
 
 
-class Scope(str, Enum):
+class TokenScope(str, Enum):
     """What a token allows."""
 
     READ = "read"
@@ -185,7 +185,7 @@ class Token:
 
     id: int
     name: str  # Who has it
-    scope: Scope
+    scope: TokenScope
     project: str | None  # None for all
     created_at: float
     revoked_at: float | None

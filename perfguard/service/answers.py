@@ -21,7 +21,7 @@ MOST_RUNS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ListedChange:
     """A case became slower or faster."""
 
     case_id: str
@@ -71,7 +71,7 @@ class Series:
     runs: int  # All of them; `points` may be fewer
     points: Points
     bands: tuple[Band, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[ListedChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class SeriesName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class RevisionComparison:
     """Two revisions."""
 
     before: str
@@ -107,10 +107,10 @@ class EnvironmentChange:
 class ChangeDetails:
     """A change with what helps to find its cause."""
 
-    change: Change
+    change: ListedChange
     environment: tuple[EnvironmentChange, ...]
-    elsewhere: tuple[Change, ...]  # The same commits on other machines
-    other_cases: tuple[Change, ...]  # Other cases at the same run
+    elsewhere: tuple[ListedChange, ...]  # The same commits on other machines
+    other_cases: tuple[ListedChange, ...]  # Other cases at the same run
     commands: tuple[str, ...]  # To go on with
 
 
@@ -191,9 +191,9 @@ def _bands(points: Sequence[HistoryPoint]) -> tuple[Band, ...]:
     )
 
 
-def _change(change: ChangePoint, title: str) -> Change:
+def _change(change: ChangePoint, title: str) -> ListedChange:
     stated = change.stated
-    return Change(
+    return ListedChange(
         case_id=change.after.case_id,
         title=title,
         machine_id=change.after.machine_id or "",
@@ -211,7 +211,7 @@ def _change(change: ChangePoint, title: str) -> Change:
     )
 
 
-def changes_of_series(database: Database, project: str, name: SeriesName) -> tuple[Change, ...]:
+def changes_of_series(database: Database, project: str, name: SeriesName) -> tuple[ListedChange, ...]:
     """Changes of one series among its newest runs."""
     points = read_points(database, project, case_ids=[name.case_id], last=MOST_RUNS)
     states = read_states(database, project)
@@ -219,7 +219,7 @@ def changes_of_series(database: Database, project: str, name: SeriesName) -> tup
     return tuple(_change(change, name.title) for each in found for change in each.changes)
 
 
-def compare_answer(database: Database, project: str, before: str, after: str) -> Comparison:
+def compare_answer(database: Database, project: str, before: str, after: str) -> RevisionComparison:
     """Two revisions, by the beginnings of their commits.
 
     Raises:
@@ -227,7 +227,7 @@ def compare_answer(database: Database, project: str, before: str, after: str) ->
     """
     commits = _commit(database, project, before), _commit(database, project, after)
     found = compare_revisions(database, project, *commits)
-    return Comparison(
+    return RevisionComparison(
         before=commits[0],
         after=commits[1],
         cases=tuple(case for case in found.cases if case.lower is not None),
@@ -254,7 +254,7 @@ def _commit(database: Database, project: str, name: str) -> str:
 
 
 def change_details(
-    database: Database, project: str, name: tuple[str, str, str], every: Sequence[Change]
+    database: Database, project: str, name: tuple[str, str, str], every: Sequence[ListedChange]
 ) -> ChangeDetails:
     """One change, named by case, machine and run; `every` are all changes of the project.
 
@@ -297,7 +297,7 @@ def _environment(database: Database, point: ChangePoint) -> tuple[EnvironmentCha
     )
 
 
-def _commands(change: Change) -> tuple[str, ...]:
+def _commands(change: ListedChange) -> tuple[str, ...]:
     """To find the commit, and to say what became of the change."""
     name = (change.commit_after or "")[:12] or change.run_id
     mark = f"perfguard history mark '{change.case_id}' {name} acknowledged --because '…'"

@@ -16,11 +16,11 @@ from perfguard.fleet.shards import read_status
 from perfguard.history.access import find_token
 from perfguard.history.recording import add_run_in
 from perfguard.history.run_records import storable
-from perfguard.records.history import MeasuredRun, Scope
+from perfguard.records.history import MeasuredRun, TokenScope
 from perfguard.service.answers import (
     ChangeDetails,
-    Comparison,
     LoggedRunAnswer,
+    RevisionComparison,
     Series,
     SeriesName,
     compare_answer,
@@ -104,7 +104,7 @@ def _details(service: Service) -> list[Any]:
         return service.details(service.project(project), case, machine, run)
 
     @get("/api/compare", summary="Two revisions", sync_to_thread=True)
-    def get_comparison(before: Name, after: Name, project: Project = None) -> Comparison:
+    def get_comparison(before: Name, after: Name, project: Project = None) -> RevisionComparison:
         return compare_answer(database, service.project(project), before, after)
 
     return [get_points, get_change, get_comparison]
@@ -116,7 +116,7 @@ def _adding(service: Service) -> Any:
     @post("/api/runs", summary="Add a run (with a token for it)", sync_to_thread=True, security=[{"token": []}])
     def post_run(request: Request[Any, Any, Any], data: Annotated[dict[str, Any], Body(title="MeasuredRun")]) -> Added:
         token = find_token(database, bearer_of(request.headers.get("authorization", "")))
-        if token is None or token.scope is not Scope.INGEST:
+        if token is None or token.scope is not TokenScope.INGEST:
             raise NotAuthorizedException("adding runs needs a token for it: perfguard db token add NAME --for ingest")
         run = storable(from_builtins(data, MeasuredRun, source="the run"))
         if token.project not in (None, run.record.project):

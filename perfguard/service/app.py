@@ -42,7 +42,7 @@ _HEADERS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Refusal:
     """Why there is no answer."""
 
     detail: str
@@ -87,13 +87,13 @@ _OPENAPI = OpenAPIConfig(
 )
 
 
-def _explain(_: Request[Any, Any, Any], error: PerfguardError) -> Response[Problem]:
+def _explain(_: Request[Any, Any, Any], error: PerfguardError) -> Response[Refusal]:
     status = 404 if isinstance(error, NothingSelectedError) else 503 if isinstance(error, DatabaseError) else 400
-    return Response(Problem(detail=str(error)), status_code=status, headers=_HEADERS, media_type=MediaType.JSON)
+    return Response(Refusal(detail=str(error)), status_code=status, headers=_HEADERS, media_type=MediaType.JSON)
 
 
 def _checking(settings: Settings) -> Any:
-    async def check(request: Request[Any, Any, Any]) -> Response[Problem] | None:
+    async def check(request: Request[Any, Any, Any]) -> Response[Refusal] | None:
         """Refuse what no database takes, and requests that were meant for another host."""
         if b"%00" in request.scope["query_string"] or "\0" in request.url.path:
             return _refused("a name cannot hold NUL")
@@ -104,8 +104,8 @@ def _checking(settings: Settings) -> Any:
     return check
 
 
-def _refused(why: str) -> Response[Problem]:
-    return Response(Problem(detail=why), status_code=400, headers=_HEADERS)
+def _refused(why: str) -> Response[Refusal]:
+    return Response(Refusal(detail=why), status_code=400, headers=_HEADERS)
 
 
 def _host_in(header: str) -> str:

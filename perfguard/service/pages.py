@@ -17,7 +17,7 @@ from perfguard.fleet.hosts import read_hosts
 from perfguard.fleet.shards import read_status
 from perfguard.records.history import CaseBetweenRevisions
 from perfguard.report.escaping import shown
-from perfguard.service.answers import Change, compare_answer, log_answer, projects, series_names
+from perfguard.service.answers import ListedChange, compare_answer, log_answer, projects, series_names
 from perfguard.service.fleet_answers import fleet_answer
 from perfguard.service.shared import Service, compressed_response
 from perfguard.units import format_duration, format_effect, format_seconds
@@ -135,7 +135,7 @@ _CODES = {
 }
 
 
-def _is_open(change: Change) -> bool:
+def _is_open(change: ListedChange) -> bool:
     return change.state not in _NOT_OPEN and change.cause in ("code", "unknown")
 
 
@@ -168,7 +168,7 @@ class _Links:
         chosen = {**self._project, **{name: value for name, value in query.items() if value}}
         return f"{path}?{urlencode(chosen)}" if chosen else path
 
-    def change(self, change: Change) -> str:
+    def change(self, change: ListedChange) -> str:
         """The page of a change."""
         return self("/change", case=change.case_id, machine=change.machine_id, run=change.run_id)
 

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from perfguard.errors import PerfguardError
 from perfguard.history.database import Database
-from perfguard.service.answers import Change, SeriesName, changes_of_series, newest_row, series_names
+from perfguard.service.answers import ListedChange, SeriesName, changes_of_series, newest_row, series_names
 
 T = TypeVar("T")
 _FRESH_S = 1.0  # How long nothing new is looked for
@@ -58,7 +58,7 @@ class Newest:
 @dataclass
 class _Project:
     version: tuple[int, int] = (-1, -1)
-    changes: dict[SeriesName, tuple[Change, ...]] = field(default_factory=dict)
+    changes: dict[SeriesName, tuple[ListedChange, ...]] = field(default_factory=dict)
     versions: dict[SeriesName, tuple[int, int]] = field(default_factory=dict)
     total: int = 0
     is_busy: bool = False
@@ -68,7 +68,7 @@ class _Project:
 class KnownChanges:
     """Changes of all series of a project."""
 
-    changes: tuple[Change, ...]  # The newest first
+    changes: tuple[ListedChange, ...]  # The newest first
     computed: int  # Series that were looked at
     series: int  # All of them; more than `computed` while a thread goes on
 

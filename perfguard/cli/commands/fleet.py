@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from perfguard.history.database import Database
     from perfguard.records.facts import Fact
-    from perfguard.records.fleet import FleetStatus, Work
+    from perfguard.records.fleet import FleetStatus, GateWork
 
 _ASKS_AGAIN_S = 5.0
 _TENDS_AGAIN_S = 30.0
@@ -201,16 +201,16 @@ def _commit(loaded: LoadedConfig, revision: str) -> str:
     return resolve_commit(repository, revision)
 
 
-def _work(loaded: LoadedConfig, options: dict[str, Any], *, baseline: str, candidate: str) -> Work:
+def _work(loaded: LoadedConfig, options: dict[str, Any], *, baseline: str, candidate: str) -> GateWork:
     from perfguard.history.project_names import project_name
-    from perfguard.records.fleet import Work
+    from perfguard.records.fleet import GateWork
     from perfguard.runner.arms.git import path_in_repository
     from perfguard.runner.suites import budget_of, load_catalog
 
     suite = options["suite"] or loaded.config.suite
     budget_s = options["budget_s"] or budget_of(load_catalog(loaded), loaded, suite)
     folder = options["shared_folder"] or loaded.project / ".perfguard" / "fleet"
-    return Work(
+    return GateWork(
         project=project_name(loaded),
         repository=options["repository"] or _repository(loaded),
         folder=path_in_repository(loaded.project).strip("/"),

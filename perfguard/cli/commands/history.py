@@ -360,10 +360,10 @@ def token_group() -> None:
 def add_token(name: str, scope: str, project: str | None) -> None:
     """Make a token for NAME and print it, once; the database keeps its hash."""
     from perfguard.history.access import create_token
-    from perfguard.records.history import Scope
+    from perfguard.records.history import TokenScope
 
     with _open() as (_, database):
-        click.echo(create_token(database, name, Scope(scope), project=project))
+        click.echo(create_token(database, name, TokenScope(scope), project=project))
 
 
 @token_group.command("list")

@@ -14,8 +14,9 @@ from perfguard.tui.pace import BUDGET_RATIO
 from perfguard.units import format_change, format_duration, format_ratio, format_share, printable
 from perfguard.watch.view.run_view import Progress, RunState, RunView
 
-SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log")  # In the order of their keys
-_NARROW = 77  # Below so many columns only the name of the active screen is written out
+SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log", "Fleet")  # In the order of their keys
+_NARROW = 75  # Below so many columns only the name of the active screen is written out
+_TITLED = 87  # From so many columns on the application is named, too
 _BAR_WIDTH = 16
 _SENTENCES = {
     RunState.WAITING: "waiting for the first event",
@@ -31,7 +32,7 @@ class FrameFacts:
     """What the frame says beside the run."""
 
     active: str = "Live"  # Name of the screen that is shown
-    keys: tuple[str, ...] = ("1", "2", "3", "4", "5", "6")  # Keys of the screens
+    keys: tuple[str, ...] = ("1", "2", "3", "4", "5", "6", "7")  # Keys of the screens
     glyphs: Glyphs = UNICODE
     is_swapped: bool = False  # Whether effects are shown the other way round
     host: str = ""  # Frequency, temperature and load, in words; empty where the run is elsewhere
@@ -76,7 +77,7 @@ def _longest(choices: list[Line], room: int) -> Line:
 
 
 def _screens(facts: FrameFacts, width: int) -> Line:
-    parts: list[Span] = [Span(" perfguard  " if width >= _NARROW else " ", Role.ACCENT)]
+    parts: list[Span] = [Span(" perfguard  " if width >= _TITLED else " ", Role.ACCENT)]
     for key, name in zip(facts.keys, SCREENS, strict=True):
         is_active = name == facts.active
         text = f"{key} {name}" if is_active or width >= _NARROW else key

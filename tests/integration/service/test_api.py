@@ -12,7 +12,7 @@ from perfguard.fleet.shards import claim, read_status, renew
 from perfguard.history.access import create_token, read_tokens, revoke_token
 from perfguard.history.queries import read_log
 from perfguard.history.run_records import stored_json
-from perfguard.records.history import MeasuredRun, RecordedSamples, Scope
+from perfguard.records.history import MeasuredRun, RecordedSamples, TokenScope
 from perfguard.service.app import create_app, host_names_for
 from perfguard.service.shared import Settings
 from tests import fleet_hosts
@@ -165,23 +165,23 @@ class TestTokens:
     def test_reading_needs_one_where_it_is_required(self, guarded, database):
         refused = guarded.get("/api/projects")
         assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'Basic realm="perfguard"')
-        token = create_token(database, "a colleague", Scope.READ)
+        token = create_token(database, "a colleague", TokenScope.READ)
         assert guarded.get("/api/projects", headers=bearer(token)).json() == [PROJECT]
         assert guarded.get("/", auth=("anyone", token)).status_code == 200
         assert guarded.get("/assets/serve.js").status_code == 200
 
     def test_a_revoked_token_is_worthless(self, guarded, database):
-        token = create_token(database, "a colleague", Scope.READ)
+        token = create_token(database, "a colleague", TokenScope.READ)
         revoke_token(database, read_tokens(database)[0].id)
         assert guarded.get("/api/projects", headers=bearer(token)).status_code == 401
 
     def test_a_token_of_another_project_is_refused(self, guarded, database):
-        token = create_token(database, "others", Scope.READ, project="team/other")
+        token = create_token(database, "others", TokenScope.READ, project="team/other")
         assert guarded.get("/api/runs", headers=bearer(token)).status_code == 403
         assert guarded.get("/api/runs", params={"project": "team/other"}, headers=bearer(token)).status_code == 200
 
     def test_the_database_keeps_no_token_itself(self, database):
-        token = create_token(database, "a colleague", Scope.READ)
+        token = create_token(database, "a colleague", TokenScope.READ)
         from sqlalchemy import select
 
         from perfguard.history.tables import access_tokens
@@ -202,7 +202,7 @@ def a_body(**fields):
 class TestIngest:
     @pytest.fixture
     def token(self, database):
-        return create_token(database, "ci", Scope.INGEST, project=PROJECT)
+        return create_token(database, "ci", TokenScope.INGEST, project=PROJECT)
 
     def test_a_run_is_added_once(self, client, database, token):
         first, second = (client.post("/api/runs", json=a_body(), headers=bearer(token)) for _ in range(2))
@@ -211,7 +211,7 @@ class TestIngest:
         assert read_log(database, PROJECT, last=1)[0].run.run_id == f"run-{MACHINES[0]}-{RUNS:03d}"
 
     def test_without_a_token_for_it_nothing_is_added(self, client, database, token):
-        reading = create_token(database, "reader", Scope.READ)
+        reading = create_token(database, "reader", TokenScope.READ)
         for headers in ({}, bearer("pg_wrong"), bearer(reading)):
             assert client.post("/api/runs", json=a_body(), headers=headers).status_code == 401
         assert client.post("/api/runs", json=a_body(), auth=("ci", token)).status_code == 401
