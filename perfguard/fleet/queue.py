@@ -2,7 +2,7 @@
 
 A job says only which shard is to be measured; what became of it is written in the shard alone. So a job may be lost,
 done twice or done late without harm: `tend` queues anew what waits and drops the jobs of workers that are gone. While
-a worker measures it sleeps in one system call, and so do its timers; while it idles it asks every half minute.
+a worker measures it sleeps in one system call, and so do its timers; while it idles it asks every minute.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from procrastinate.worker import Worker
 
 _TENDING = "tending"  # Queue that every worker serves
-_TENDS = 20  # Polls between two tendings
+_TENDS = 10  # Polls between two tendings
 _FOREVER_S = 10 * 365 * 86_400.0
 _BATCH = 1_000
 _FIRST = 1_000  # Priority of tending, before all shards

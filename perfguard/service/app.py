@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from litestar import Litestar, MediaType, Request, Response, get
 from litestar.connection import ASGIConnection
-from litestar.datastructures import ResponseHeader
+from litestar.datastructures import ResponseHeader, State
 from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 from litestar.middleware.rate_limit import RateLimitConfig
@@ -70,6 +70,8 @@ def create_app(database: Database, settings: Settings) -> Litestar:
         middleware=[RateLimitConfig(rate_limit=("minute", settings.per_minute), exclude=["/assets"]).middleware],
         exception_handlers={PerfguardError: _explain},
         before_request=_checking(settings),
+        on_shutdown=[service.changes.close],
+        state=State({"service": service}),
         response_headers=[ResponseHeader(name=name, value=value) for name, value in _HEADERS.items()],
         request_max_body_size=_LARGEST_RUN_BYTES,
         logging_config=None,

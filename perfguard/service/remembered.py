@@ -15,6 +15,7 @@ from perfguard.service.answers import ListedChange, SeriesName, changes_of_serie
 
 T = TypeVar("T")
 _FRESH_S = 1.0  # How long nothing new is looked for
+_FIRST_WAIT_S = 1.0
 
 
 class Answers(Generic[T]):
@@ -80,17 +81,27 @@ class ChangesOfProjects:
         self._database, self._newest = database, newest
         self._projects: dict[str, _Project] = {}
         self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._is_closed = threading.Event()
 
-    def of(self, project: str, *, wait_s: float = 1.0) -> KnownChanges:
-        """What is known now, after a short wait where something is still to be computed."""
+    def close(self) -> None:
+        """End what is being computed."""
+        self._is_closed.set()
+        for thread in self._threads:
+            thread.join()
+
+    def of(self, project: str) -> KnownChanges:
+        """What is known now; after a second at most where nothing is."""
         version = self._newest.of(project)
         with self._lock:
             known = self._projects.setdefault(project, _Project())
-            if known.version != version and not known.is_busy:
+            if known.version != version and not known.is_busy and not self._is_closed.is_set():
                 known.is_busy = True
-                threading.Thread(target=self._compute, args=(project, known, version), daemon=True).start()
-        deadline = time.monotonic() + wait_s
-        while known.is_busy and time.monotonic() < deadline:
+                thread = threading.Thread(target=self._compute, args=(project, known, version), daemon=True)
+                self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
+                thread.start()
+        deadline = time.monotonic() + _FIRST_WAIT_S
+        while known.is_busy and not known.changes and time.monotonic() < deadline:
             time.sleep(0.02)
         with self._lock:
             changes = [change for found in known.changes.values() for change in found]
@@ -102,10 +113,13 @@ class ChangesOfProjects:
         try:
             names = series_names(self._database, project)
             rows = _newest_of_series(self._database, project)
+            there = set(names)
             with self._lock:
                 known.total = len(names)
-                known.changes = {name: found for name, found in known.changes.items() if name in set(names)}
+                known.changes = {name: found for name, found in known.changes.items() if name in there}
             for name in names:
+                if self._is_closed.is_set():
+                    return
                 of_series = rows.get((name.case_id, name.machine_id), 0), version[1]
                 if known.versions.get(name) != of_series:
                     found = changes_of_series(self._database, project, name)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
 from perfguard.history.database import opened
 from perfguard.history.recording import add_run
-from tests.recorded_histories import CASES, COMMITS, a_run
+from tests.recorded_histories import COMMITS, a_run
 from tests.recorded_runs import CASE_IDS, DATA, MACHINE, SLOWER
+
+KNOWN = "step.bert[n=1]"
 
 
 @pytest.fixture
@@ -119,19 +122,34 @@ def test_the_password_of_a_database_is_never_shown(empty_project):
         assert "me" in done.stdout + done.stderr
 
 
-def test_a_change_is_marked_with_who_and_why(empty_project):
-    empty_project.environment["PERFGUARD_DATABASE"] = "history.sqlite"
-    with opened("history.sqlite", empty_project.path) as database:
+def record_a_step(project, case_id):
+    """A case that became slower at the twelfth commit."""
+    project.environment["PERFGUARD_DATABASE"] = "history.sqlite"
+    with opened("history.sqlite", project.path) as database:
         for number in range(24):
             level_s = (0.010 if number < 12 else 0.011) * (1 + 0.001 * (number * 7 % 5))
-            add_run(database, a_run(number, median_s=level_s, project=empty_project.path.name))
-    before = empty_project.run("history", CASES[0]).stdout
+            run = a_run(number, median_s=level_s, project=project.path.name)
+            add_run(database, replace(run, cases=(replace(run.cases[0], case_id=case_id),)))
+
+
+def test_changes_of_a_benchmark_that_the_project_no_longer_has_are_not_shown(empty_project):
+    record_a_step(empty_project, "step.removed[n=1]")
+    listed = empty_project.run("history", "--format", "json")
+    assert json.loads(listed.stdout) == []
+    assert "1 case of benchmarks that the project no longer has" in listed.stderr
+    (named,) = json.loads(empty_project.run("history", "step.removed", "--format", "json").stdout)
+    assert (len(named["points"]), named["changes"]) == (24, [])
+
+
+def test_a_change_is_marked_with_who_and_why(empty_project):
+    record_a_step(empty_project, KNOWN)
+    before = empty_project.run("history", KNOWN).stdout
     assert "perfguard bisect" in before
-    done = empty_project.run("history", "mark", CASES[0], COMMITS[12], "noise", "--because", "a neighbour")
+    done = empty_project.run("history", "mark", KNOWN, COMMITS[12], "noise", "--because", "a neighbour")
     assert done.returncode == 0, done.stderr
-    after = empty_project.run("history", CASES[0]).stdout
+    after = empty_project.run("history", KNOWN).stdout
     assert ("noise: a neighbour" in after, "perfguard bisect" in after) == (True, False)
-    (found,) = json.loads(empty_project.run("history", CASES[0], "--format", "json").stdout)
+    (found,) = json.loads(empty_project.run("history", KNOWN, "--format", "json").stdout)
     assert (found["changes"][0]["state"], found["changes"][0]["stated"]["reason"]) == ("noise", "a neighbour")
-    refused = empty_project.run("history", "mark", CASES[0], "ffff", "fixed", "--because", "x")
+    refused = empty_project.run("history", "mark", KNOWN, "ffff", "fixed", "--because", "x")
     assert (refused.returncode, COMMITS[12][:12] in refused.stderr) == (2, True)

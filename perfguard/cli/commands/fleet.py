@@ -109,7 +109,7 @@ def init() -> None:
 @click.option("--class", "classes", multiple=True, metavar="NAME", help="More classes that this host is of.")
 @click.option("--name", help="What this host is called; default: its host name.")
 @click.option(
-    "--poll", "poll_s", type=click.FloatRange(0.1, 3600), default=30.0, show_default=True, metavar="SECONDS",
+    "--poll", "poll_s", type=click.FloatRange(0.1, 3600), default=60.0, show_default=True, metavar="SECONDS",
     help="How often an idle worker asks for work.",
 )  # fmt: skip
 @click.option(

@@ -54,7 +54,7 @@ def serve_command(address: str, port: int, *, require_token: bool) -> None:
             port=port,
             log_level="warning",
             access_log=False,
-            lifespan="off",
+            lifespan="on",
         )
         try:
             uvicorn.Server(config).run()

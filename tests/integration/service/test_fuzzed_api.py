@@ -24,6 +24,7 @@ def schema(tmp_path):
     with opened(f"sqlite:///{tmp_path / 'history.sqlite'}", tmp_path) as database:
         app = create_app(filled(database, runs=8), Settings(project=PROJECT, per_minute=10**9))
         yield schemathesis.openapi.from_asgi("/api/openapi.json", app)
+        app.state.service.changes.close()
 
 
 def test_no_request_is_answered_by_a_failure_of_the_server(schema):
