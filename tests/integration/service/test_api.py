@@ -7,11 +7,14 @@ import time
 
 import pytest
 from litestar.testing import TestClient
+from sqlalchemy import select
 
 from perfguard.fleet.shards import claim, read_status, renew
 from perfguard.history.access import create_token, read_tokens, revoke_token
 from perfguard.history.queries import read_log
+from perfguard.history.recording import add_run
 from perfguard.history.run_records import stored_json
+from perfguard.history.tables import access_tokens
 from perfguard.records.history import MeasuredRun, RecordedSamples, TokenScope
 from perfguard.service.app import create_app, host_names_for
 from perfguard.service.shared import Settings
@@ -32,6 +35,7 @@ def changes_of(client, **query):
     deadline = time.monotonic() + 60
     while (found := got(client, "/api/changes", **query))["computed"] < found["series"]:
         assert time.monotonic() < deadline
+        time.sleep(0.1)
     return found["changes"]
 
 
@@ -60,13 +64,11 @@ class TestReading:
 
     def test_an_answer_is_new_once_something_was_recorded(self, client, database):
         before = got(client, "/api/points", case=CASE, machine=MACHINES[0])
-        fleet_hosts_run = a_record(RUNS, MACHINES[0])
-        from perfguard.history.recording import add_run
-
-        add_run(database, fleet_hosts_run)
+        add_run(database, a_record(RUNS, MACHINES[0]))
         deadline = time.monotonic() + 10
         while got(client, "/api/points", case=CASE, machine=MACHINES[0])["runs"] == before["runs"]:
             assert time.monotonic() < deadline
+            time.sleep(0.1)
 
     def test_changes_of_all_series(self, client):
         (change,) = changes_of(client)
@@ -182,10 +184,6 @@ class TestTokens:
 
     def test_the_database_keeps_no_token_itself(self, database):
         token = create_token(database, "a colleague", TokenScope.READ)
-        from sqlalchemy import select
-
-        from perfguard.history.tables import access_tokens
-
         with database.reading() as connection:
             (row,) = connection.execute(select(access_tokens)).all()
         assert token not in map(str, row)
@@ -270,8 +268,6 @@ class TestPages:
         assert "style=" not in answer.text
 
     def test_names_are_never_markup(self, client, database):
-        from perfguard.history.recording import add_run
-
         hostile = '<img src=x onerror=alert(1)>"&'
         add_run(database, a_record(RUNS, MACHINES[0], cases=(hostile,)))
         for path, query in (("/cases", {}), ("/case", {"case": hostile, "machine": MACHINES[0]})):
