@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -25,10 +25,25 @@ MAX_RUNS = 500  # The newest ones, where all cases are asked for
 _PIECE = 500  # Rows
 
 
+KnownRuns = Mapping[int, Any]
+"""Rows of runs by their number."""
+
+
+def read_known_runs(database: Database, project: str) -> KnownRuns:
+    """All runs of a project, for several calls of `read_points`."""
+    with database.reading() as connection:
+        return _known_runs(connection, project, None)
+
+
 def read_points(
-    database: Database, project: str, *, case_ids: Collection[str] | None = None, last: int | None = None
+    database: Database,
+    project: str,
+    *,
+    case_ids: Collection[str] | None = None,
+    last: int | None = None,
+    known: KnownRuns | None = None,
 ) -> tuple[HistoryPoint, ...]:
-    """Points of a project in the order of time, then of cases; of the newest `last` runs.
+    """Points of a project in the order of time, then of cases; of the newest `last` runs, or of those that are `known`.
 
     Without `case_ids`, of all cases.
 
@@ -36,23 +51,31 @@ def read_points(
         DatabaseError: The database cannot be read.
     """
     with database.reading() as connection:
-        found = _points(connection, project, case_ids, last)
+        runs = _known_runs(connection, project, last) if known is None else known
+        first = min(runs) if last is not None and runs else None
+        found = _points(connection, project, case_ids, runs, first)
     found.sort(key=attrgetter("t_wall", "case_id"))
     return tuple(found)
 
 
+def _known_runs(connection: Connection, project: str, last: int | None) -> KnownRuns:
+    """The newest runs. Few series have many rows each: this is cheaper than joining the runs' texts to each row."""
+    from sqlalchemy import select
+
+    from perfguard.history.tables import runs
+
+    of_runs = select(runs.c.id, runs.c.run_id, runs.c.started_at, runs.c.source_id, runs.c.stack_id, runs.c.commit)
+    of_runs = of_runs.where(counts(project)).order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(last)
+    return {row[0]: row for row in _rows(connection, of_runs)}
+
+
 def _points(
-    connection: Connection, project: str, case_ids: Collection[str] | None, last: int | None
+    connection: Connection, project: str, case_ids: Collection[str] | None, known: KnownRuns, first: int | None
 ) -> list[HistoryPoint]:
     from sqlalchemy import select
 
-    from perfguard.history.tables import effects, runs, series, values
+    from perfguard.history.tables import effects, series, values
 
-    # Few series have many rows each: looking runs up once is cheaper than joining their texts to each row.
-    of_runs = select(runs.c.id, runs.c.run_id, runs.c.started_at, runs.c.source_id, runs.c.stack_id, runs.c.commit)
-    of_runs = of_runs.where(counts(project)).order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(last)
-    known = {row[0]: row for row in _rows(connection, of_runs)}
-    first = min(known) if last is not None and known else None
     of_series = select(series.c.id, series.c.case_id, series.c.machine_id).where(series.c.project == project)
     if case_ids is not None:
         of_series = of_series.where(series.c.case_id.in_(case_ids))

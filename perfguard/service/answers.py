@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from perfguard.errors import NothingSelectedError
-from perfguard.history.changes import CaseOnMachine, ChangePoint, cases_on_machines
+from perfguard.history.changes import CaseOnMachine, ChangePoint, cases_on_machines, change_points_of
 from perfguard.history.database import Database
-from perfguard.history.queries import read_case_ids, read_fingerprints, read_log, read_points
+from perfguard.history.queries import KnownRuns, read_case_ids, read_fingerprints, read_log, read_points
 from perfguard.history.revisions import compare_revisions
 from perfguard.history.states import read_states
 from perfguard.records.case_names import short_names
@@ -17,7 +17,7 @@ from perfguard.records.history import CaseBetweenRevisions, CaseOverMachines, Hi
 from perfguard.service.decimation import MOST_POINTS, kept_places
 from perfguard.service.environments import changed_facts
 
-MOST_RUNS = 500
+MOST_RUNS = 1_000  # Newest ones, in which changes are looked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +138,23 @@ def projects(database: Database) -> tuple[str, ...]:
 
 
 def series_answer(
-    database: Database, project: str, case_id: str, machine_id: str, *, most: int = MOST_POINTS
+    database: Database,
+    project: str,
+    case_id: str,
+    machine_id: str,
+    *,
+    most: int = MOST_POINTS,
+    known: KnownRuns | None = None,
 ) -> Series:
-    """One series, decimated to at most so many points; changes and their runs stay.
+    """One series, decimated to at most so many points; changes among its newest runs, and their runs, stay.
+
+    `known` are the project's runs where they were read already.
 
     Raises:
         NothingSelectedError: There is no such series.
     """
-    found = _case_on_machine(database, project, case_id, machine_id)
+    points = read_points(database, project, case_ids=[case_id], known=known)
+    found = _on_machine(points, database, project, case_id, machine_id)
     title = short_names(read_case_ids(database, project))[case_id]
     places = {point.run_id: place for place, point in enumerate(found.points)}
     always = {places[change.after.run_id] for change in found.changes}
@@ -161,13 +170,16 @@ def series_answer(
     )
 
 
-def _case_on_machine(database: Database, project: str, case_id: str, machine_id: str) -> CaseOnMachine:
-    points = read_points(database, project, case_ids=[case_id])
-    states = read_states(database, project)
-    for found in cases_on_machines(points, states):
-        if (found.machine_id or "") == machine_id:
-            return found
-    raise NothingSelectedError(f"project {project!r} has no case {case_id!r} on machine {machine_id!r}")
+def _on_machine(
+    points: Sequence[HistoryPoint], database: Database, project: str, case_id: str, machine_id: str
+) -> CaseOnMachine:
+    """A case's points on one machine, with the changes among the newest of them: looking for them takes n²."""
+    here = tuple(point for point in points if (point.machine_id or "") == machine_id)
+    if not here:
+        raise NothingSelectedError(f"project {project!r} has no case {case_id!r} on machine {machine_id!r}")
+    stated = read_states(database, project).get((case_id, here[0].machine_id), ())
+    changes = change_points_of(here[-MOST_RUNS:], stated)
+    return CaseOnMachine(case_id=case_id, machine_id=here[0].machine_id, points=here, changes=changes)
 
 
 def _points(points: Sequence[HistoryPoint]) -> Points:
@@ -262,7 +274,8 @@ def change_details(
         NothingSelectedError: There is no such change.
     """
     case_id, machine_id, run_id = name
-    found = _case_on_machine(database, project, case_id, machine_id)
+    points = read_points(database, project, case_ids=[case_id])
+    found = _on_machine(points, database, project, case_id, machine_id)
     title = short_names(read_case_ids(database, project))[case_id]
     point = next((change for change in found.changes if change.after.run_id == run_id), None)
     if point is None:

@@ -10,12 +10,14 @@ from typing import Any
 from litestar import Request, Response
 
 from perfguard.history.database import Database
+from perfguard.history.queries import KnownRuns, read_known_runs
 from perfguard.service.answers import ChangeDetails, Series, change_details, series_answer
 from perfguard.service.decimation import MOST_POINTS
 from perfguard.service.remembered import Answers, ChangesOfProjects, KnownChanges, Newest
 
 _MOST_COMPRESSED = 4_096  # Answers of 10 to 50 kB
 _MOST_SERIES = 16  # Of a megabyte each
+_MOST_RUNS = 4  # Projects, of some megabytes each
 _LEVEL = 3
 
 
@@ -40,6 +42,7 @@ class Service:
         self.changes = ChangesOfProjects(database, self.newest)
         self._compressed: Answers[bytes] = Answers(_MOST_COMPRESSED)
         self._series: Answers[Series] = Answers(_MOST_SERIES)
+        self._runs: Answers[KnownRuns] = Answers(_MOST_RUNS)
 
     def project(self, given: str | None) -> str:
         """The project that is asked for."""
@@ -64,8 +67,13 @@ class Service:
         Raises:
             NothingSelectedError: There is no such series.
         """
-        key = (project, case, machine, most, self.newest.of(project))
-        return self._series.get(key, lambda: series_answer(self.database, project, case, machine, most=most))
+        version = self.newest.of(project)
+
+        def make() -> Series:
+            known = self._runs.get((project, version), lambda: read_known_runs(self.database, project))
+            return series_answer(self.database, project, case, machine, most=most, known=known)
+
+        return self._series.get((project, case, machine, most, version), make)
 
     def details(self, project: str, case: str, machine: str, run: str) -> ChangeDetails:
         """A change with what belongs to it."""
