@@ -128,7 +128,7 @@ proof-readers: $(READY) ## Two hundred readers of `perfguard serve` over ten mil
 	$(BIN)/python -m tests.proof.readers_of_pages $(ARGS)
 
 fuzz-api: $(READY) ## Ten thousand requests to the API of `perfguard serve`, made from its own schema
-	PERFGUARD_FUZZED_REQUESTS=600 $(BIN)/python -m pytest -q tests/integration/service/test_fuzzed_api.py $(ARGS)
+	PERFGUARD_FUZZED_REQUESTS=800 $(BIN)/python -m pytest -q tests/integration/service/test_fuzzed_api.py $(ARGS)
 
 fuzz: $(READY) ## Damage what others write, for an hour: no traceback, no hang, no gigabyte (findings go to tests/fuzz/corpus)
 	$(BIN)/python -m tests.fuzz $(ARGS)
