@@ -13,6 +13,7 @@ import json
 import math
 import os
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from perfguard.fleet import shards
 from perfguard.fleet.canary import measure_canary
 from perfguard.fleet.hosts import heed_canary, read_hosts, register
 from perfguard.fleet.measuring import measure
+from perfguard.fleet.schedules import submit_due
 from perfguard.fleet.working import clones_of, host_name
 from perfguard.history.database import Database
 from perfguard.history.run_records import stored_json
@@ -50,12 +52,13 @@ def require_slurm() -> None:
 
 
 def tend(database: Database) -> None:
-    """Take results, find what was lost, and submit what waits.
+    """Submit what is due, take results, find what was lost, and hand out what waits.
 
     Raises:
         MeasurementError: Slurm does not answer; nothing counts as lost then.
         DatabaseError: The database cannot be reached.
     """
+    submit_due(database)
     folders = _folders(database)
     if not folders:
         return
@@ -124,7 +127,7 @@ def _submit_waiting(database: Database, folders: Sequence[Path]) -> None:
     for shard in shards.waiting(database, Engine.SLURM):
         if (folder := of.get(shard.submission_id)) in folders and folder is not None:
             groups.setdefault((folder, shard.machine_class), []).append(shard.id)
-    unfit = [host.name for host in read_hosts(database) if host.fitness is not Fitness.FIT]
+    unfit = _unfit_nodes(database)
     for (folder, machine_class), found in groups.items():
         for start in range(0, len(found), _LARGEST_ARRAY):
             piece = found[start : start + _LARGEST_ARRAY]
@@ -132,6 +135,15 @@ def _submit_waiting(database: Database, folders: Sequence[Path]) -> None:
             attempts = [attempt for attempt in claimed if attempt is not None]
             if attempts:
                 _submit(database, folder, machine_class, attempts, unfit)
+
+
+def _unfit_nodes(database: Database) -> list[str]:
+    """Nodes that get no shards; Slurm refuses names that it does not know, such as those of the queue's hosts."""
+    unfit = {host.name for host in read_hosts(database) if host.fitness is not Fitness.FIT}
+    if not unfit:
+        return []
+    nodes = _slurm("sinfo", "--noheader", "--Node", "--format=%N").split()
+    return sorted(unfit.intersection(nodes))
 
 
 def _submit(
@@ -158,6 +170,7 @@ def _command(
 
     Slurm may start a task again where its node dies: it is measured again as a whole, and the first result counts.
     """
+    task = "exec " + shlex.join([sys.executable, "-m", "perfguard", "fleet", "measure", str(array)])
     minutes = max(_LEAST_MINUTES, math.ceil(max(attempt.lease_s for attempt in attempts) / 60))
     return [
         "sbatch",
@@ -172,7 +185,7 @@ def _command(
         "--requeue",
         f"--output={array}/%a-%N.log",
         f"--chdir={array}",
-        f"--wrap=exec {sys.executable} -m perfguard fleet measure {array} $SLURM_ARRAY_TASK_ID",
+        f"--wrap={task} $SLURM_ARRAY_TASK_ID",
     ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from perfguard.errors import NothingSelectedError
-from perfguard.history.changes import CaseOnMachine, ChangePoint, cases_on_machines, change_points_of
+from perfguard.history.changes import CaseOnMachine, ChangePoint, change_points_of
 from perfguard.history.database import Database
 from perfguard.history.queries import KnownRuns, read_case_ids, read_fingerprints, read_log, read_points
 from perfguard.history.revisions import compare_revisions
@@ -53,12 +53,22 @@ class Points:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentChange:
+    """A fact of a machine or its software that differs."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
     """Runs with one software stack."""
 
     start: float
     end: float
     stack_id: str | None
+    changed: tuple[EnvironmentChange, ...]  # From the band before, where both are known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,20 +105,11 @@ class RevisionComparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentChange:
-    """A fact of a machine or its software that differs."""
-
-    name: str
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeDetails:
     """A change with what helps to find its cause."""
 
     change: ListedChange
-    environment: tuple[EnvironmentChange, ...]
+    software: Band  # All runs with the software of both sides, and how it differs from the one before
     elsewhere: tuple[ListedChange, ...]  # The same commits on other machines
     other_cases: tuple[ListedChange, ...]  # Other cases at the same run
     commands: tuple[str, ...]  # To go on with
@@ -165,7 +166,7 @@ def series_answer(
         machine_id=machine_id,
         runs=len(found.points),
         points=_points([found.points[place] for place in kept]),
-        bands=_bands(found.points),
+        bands=_bands(database, found.points),
         changes=tuple(_change(change, title) for change in found.changes),
     )
 
@@ -194,12 +195,26 @@ def _points(points: Sequence[HistoryPoint]) -> Points:
     )
 
 
-def _bands(points: Sequence[HistoryPoint]) -> tuple[Band, ...]:
+def _bands(database: Database, points: Sequence[HistoryPoint]) -> tuple[Band, ...]:
     """A band for each stretch of one software stack, touching the next one."""
     starts = [points[0], *(now for before, now in pairwise(points) if now.stack_id != before.stack_id)]
     ends = [*(point.t_wall for point in starts[1:]), points[-1].t_wall]
+    changed = [(), *(_changed(database, before, now) for before, now in pairwise(starts))]
     return tuple(
-        Band(start=point.t_wall, end=end, stack_id=point.stack_id) for point, end in zip(starts, ends, strict=True)
+        Band(start=point.t_wall, end=end, stack_id=point.stack_id, changed=facts)
+        for point, end, facts in zip(starts, ends, changed, strict=True)
+    )
+
+
+def _changed(database: Database, before: HistoryPoint, after: HistoryPoint) -> tuple[EnvironmentChange, ...]:
+    """What differs between two stacks on one machine."""
+    keys = [(point.machine_id or "", point.stack_id or "") for point in (before, after)]
+    known = read_fingerprints(database, keys)
+    if not all(key in known for key in keys):
+        return ()
+    return tuple(
+        EnvironmentChange(name=name, before=old, after=new)
+        for name, old, new in changed_facts(known[keys[0]], known[keys[1]])
     )
 
 
@@ -223,12 +238,11 @@ def _change(change: ChangePoint, title: str) -> ListedChange:
     )
 
 
-def changes_of_series(database: Database, project: str, name: SeriesName) -> tuple[ListedChange, ...]:
-    """Changes of one series among its newest runs."""
-    points = read_points(database, project, case_ids=[name.case_id], last=MOST_RUNS)
-    states = read_states(database, project)
-    found = [each for each in cases_on_machines(points, states) if (each.machine_id or "") == name.machine_id]
-    return tuple(_change(change, name.title) for each in found for change in each.changes)
+def changes_of_series(database: Database, project: str, name: SeriesName, known: KnownRuns) -> tuple[ListedChange, ...]:
+    """Changes of one series, the same as its page shows."""
+    points = read_points(database, project, case_ids=[name.case_id], known=known)
+    found = _on_machine(points, database, project, name.case_id, name.machine_id)
+    return tuple(_change(change, name.title) for change in found.changes)
 
 
 def compare_answer(database: Database, project: str, before: str, after: str) -> RevisionComparison:
@@ -284,7 +298,7 @@ def change_details(
     here = (change.commit_before, change.commit_after)
     return ChangeDetails(
         change=change,
-        environment=_environment(database, point),
+        software=next(band for band in reversed(_bands(database, found.points)) if band.start <= change.at),
         elsewhere=tuple(
             other
             for other in every
@@ -295,18 +309,6 @@ def change_details(
         ),
         other_cases=tuple(other for other in every if other.run_id == run_id and other.case_id != case_id),
         commands=_commands(change),
-    )
-
-
-def _environment(database: Database, point: ChangePoint) -> tuple[EnvironmentChange, ...]:
-    keys = [(side.machine_id or "", side.stack_id or "") for side in (point.before, point.after)]
-    known = read_fingerprints(database, keys)
-    sides = [known.get(key) for key in keys]
-    if sides[0] is None or sides[1] is None:
-        return ()
-    return tuple(
-        EnvironmentChange(name=name, before=before, after=after)
-        for name, before, after in changed_facts(sides[0], sides[1])
     )
 
 

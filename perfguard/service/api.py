@@ -73,9 +73,9 @@ def _lists(service: Service) -> list[Any]:
     ) -> list[LoggedRunAnswer]:
         return list(log_answer(database, service.project(project), last=last))
 
-    @get("/api/fleet", summary="Hosts, queue and the newest submissions", sync_to_thread=True)
-    def get_fleet() -> FleetAnswer:
-        return fleet_answer(read_hosts(database), read_status(database))
+    @get("/api/fleet", summary="Hosts; queue and newest submissions of a project", sync_to_thread=True)
+    def get_fleet(project: Project = None) -> FleetAnswer:
+        return fleet_answer(read_hosts(database), read_status(database, project=service.project(project)))
 
     return [get_projects, get_series_names, get_changes, get_runs, get_fleet]
 

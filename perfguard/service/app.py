@@ -23,6 +23,7 @@ from perfguard import __version__
 from perfguard.errors import DatabaseError, NothingSelectedError, PerfguardError
 from perfguard.history.access import find_token
 from perfguard.history.database import Database
+from perfguard.records.history import TokenScope
 from perfguard.service import api, pages
 from perfguard.service.answers import projects
 from perfguard.service.shared import Service, Settings
@@ -39,6 +40,10 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+
+_OF_ALL_PROJECTS = ("/api/projects",)
+"""What a token of one project does not give."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +128,12 @@ def _reading_guard(service: Service) -> Any:
         if connection.scope.get("method") == "POST":  # which has a guard of its own
             return
         token = find_token(service.database, _token_text(connection.headers.get("authorization", "")))
-        if token is None:
+        if token is None or token.scope is not TokenScope.READ:
             raise NotAuthorizedException(
                 "reading needs a token", headers={"WWW-Authenticate": 'Basic realm="perfguard"'}
             )
         wanted = service.project(connection.query_params.get("project"))
-        if token.project not in (None, wanted):
+        if token.project not in (None, wanted) or (token.project and connection.scope["path"] in _OF_ALL_PROJECTS):
             raise PermissionDeniedException(f"this token is for project {token.project}")
 
     return guard

@@ -122,7 +122,7 @@ def _fleet(service: Service, pages: _Renderer) -> Any:
 
     @get("/fleet", include_in_schema=False, sync_to_thread=True)
     def fleet(project: OptionalName = None) -> Response[str]:
-        found = fleet_answer(read_hosts(database), read_status(database))
+        found = fleet_answer(read_hosts(database), read_status(database, project=service.project(project)))
         return pages.page("fleet.html", project, found=found, codes=_CODES)
 
     return fleet
@@ -148,7 +148,8 @@ class _Renderer:
     def text(self, template: str, project: str | None, **values: Any) -> str:
         """A page as text; without a project it is that of the server, and so are its links."""
         wanted = self._service.project(project)
-        known = projects(self._service.database)
+        # A token may be for one project alone, and even the names of others are none of its holder's business.
+        known = () if self._service.settings.needs_token else projects(self._service.database)
         link = _Links(wanted, is_default=project is None)
         every = known if wanted in known else (wanted, *known)
         return _environment().get_template(template).render(project=wanted, projects=every, link=link, **values)

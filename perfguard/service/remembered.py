@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from perfguard.errors import PerfguardError
 from perfguard.history.database import Database
+from perfguard.history.queries import read_known_runs
 from perfguard.service.answers import ListedChange, SeriesName, changes_of_series, newest_row, series_names
 
 T = TypeVar("T")
@@ -112,7 +113,7 @@ class ChangesOfProjects:
     def _compute(self, project: str, known: _Project, version: tuple[int, int]) -> None:
         try:
             names = series_names(self._database, project)
-            rows = _newest_of_series(self._database, project)
+            rows, known_runs = _newest_of_series(self._database, project), read_known_runs(self._database, project)
             there = set(names)
             with self._lock:
                 known.total = len(names)
@@ -122,7 +123,7 @@ class ChangesOfProjects:
                     return
                 of_series = rows.get((name.case_id, name.machine_id), 0), version[1]
                 if known.versions.get(name) != of_series:
-                    found = changes_of_series(self._database, project, name)
+                    found = changes_of_series(self._database, project, name, known_runs)
                     with self._lock:
                         known.changes[name], known.versions[name] = found, of_series
             known.version = version

@@ -10,23 +10,14 @@ import time
 
 import pytest
 
-from tests import postgresql_servers
+from tests.databases import server  # noqa: F401
 from tests.tiny_projects import DOUBLED, wait_for
 
 QUICK = ("--", "--max-blocks", "6", "--samples", "4", "-q", "--no-ops")
 
 
-@pytest.fixture(scope="module")
-def server():
-    if postgresql_servers.programs() is None:
-        pytest.skip("PostgreSQL is not installed")
-    made = postgresql_servers.started()
-    yield made
-    made.stop()
-
-
 @pytest.fixture
-def fleet(server, project):
+def fleet(server, project):  # noqa: F811
     """The project, whose newest commit does twice the work in one case."""
     project.environment["PERFGUARD_DATABASE"] = server.new_database(f"fleet_{time.monotonic_ns()}")
     project.replace("tiny_work.py", *DOUBLED)
@@ -107,6 +98,28 @@ def test_a_drained_host_gets_no_work(fleet):
     assert "new memory" in fleet.run("fleet", "hosts").stdout
     assert fleet.run("fleet", "hosts", "--fit", "bench-1").returncode == 0
     assert worked(fleet, "--class", "lab", "--name", "bench-1").returncode == 0
+
+
+def test_a_schedule_is_made_listed_and_removed(fleet):
+    branch = subprocess.run(
+        ["git", "branch", "--show-current"], cwd=fleet.path, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    asked = ("--cron", "0 2 * * *", "--branch", branch, "-s", "tiny", "--budget", "40", "--class", "lab")
+    done = fleet.run("fleet", "schedule", "nightly", *asked)
+    assert done.returncode == 0, done.stderr
+    assert "02:00 UTC" in done.stdout
+    assert fleet.run("fleet", "tend").returncode == 0
+    (found,) = json.loads(fleet.run("fleet", "schedule", "--format", "json").stdout)
+    assert (found["name"], found["machine_classes"], found["engine"]) == ("nightly", ["lab"], "queue")
+    assert json.loads(fleet.run("fleet", "status", "--format", "json").stdout)["submissions"] == []
+    assert fleet.run("fleet", "schedule", "nightly", "--remove").returncode == 0
+    assert json.loads(fleet.run("fleet", "schedule", "--format", "json").stdout) == []
+
+
+def test_a_manifest_is_printed(empty_project):
+    done = empty_project.run("fleet", "manifest", "--class", "lab", "--image", "perfguard:1", "--cpus", "4")
+    made = json.loads(done.stdout)
+    assert (made["kind"], made["spec"]["template"]["spec"]["nodeSelector"]) == ("Job", {"perfguard/class": "lab"})
 
 
 @pytest.mark.parametrize(

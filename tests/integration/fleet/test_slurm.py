@@ -13,10 +13,13 @@ import pytest
 
 from perfguard.errors import MeasurementError
 from perfguard.fleet import slurm
+from perfguard.fleet.hosts import register, state_fitness
+from perfguard.fleet.schedules import save_schedule
 from perfguard.fleet.shards import read_status
 from perfguard.history.database import opened
 from perfguard.history.queries import read_log
-from perfguard.records.fleet import Engine, ShardState
+from perfguard.host.probe import probe
+from perfguard.records.fleet import Engine, Fitness, Schedule, ShardState
 from perfguard.runner.arms.git import resolve_commit
 from tests import slurm_clusters
 from tests.fleet_hosts import WORK, submitted
@@ -142,6 +145,22 @@ def test_jobs_that_slurm_has_lost_are_submitted_again(database, work, monkeypatc
     assert wait_for(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, text=True).stdout, seconds=60)
     (shard,) = ended(database, submission)
     assert (shard.state, shard.attempt) == (ShardState.DONE, 2)
+
+
+def test_what_is_scheduled_is_submitted_and_an_unfit_host_of_the_queue_is_no_node(database, work, cluster):
+    register(database, "bench-1", probe(), ("lab",))
+    state_fitness(database, "bench-1", Fitness.DRAINED)
+    schedule = Schedule(
+        project=WORK.project, name="nightly", cron="0 2 * * *", branch="main", engine=Engine.SLURM,
+        work=replace(work, candidate=work.baseline), machine_classes=(slurm_clusters.FEATURE,), groups=((),),
+        due_at=time.time() - 1,
+    )  # fmt: skip
+    subprocess.run(["git", "branch", "-f", "main"], cwd=work.repository, check=False)
+    save_schedule(database, schedule)
+    slurm.tend(database)
+    (submission,) = read_status(database).submissions
+    assert (submission.work.baseline, submission.work.candidate) == (work.baseline, work.candidate)
+    require_whole(database, ended(database, submission.id))
 
 
 def test_a_result_of_an_attempt_that_was_replaced_is_dropped(database, work):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 from litestar.testing import TestClient
@@ -53,6 +54,7 @@ class TestReading:
         assert found["points"]["commit"][STEP_AT] == commit(STEP_AT)
         assert [band["stack_id"] for band in found["bands"]] == ["torch-2.12", "torch-2.13"]
         assert found["bands"][0]["end"] == found["bands"][1]["start"]
+        assert [len(band["changed"]) for band in found["bands"]] == [0, 1]
         (change,) = found["changes"]
         assert change["log_ratio"] == pytest.approx(0.0488, abs=0.005)
 
@@ -82,7 +84,9 @@ class TestReading:
         assert found["commands"][0] == (
             f"perfguard bisect --good {commit(STEP_AT - 1)[:12]} --bad {commit(STEP_AT)[:12]} --case '{CASE}'"
         )
-        assert (found["elsewhere"], found["other_cases"], found["environment"]) == ([], [], [])
+        assert (found["elsewhere"], found["other_cases"]) == ([], [])
+        assert found["software"]["stack_id"] == "torch-2.13"
+        assert found["software"]["changed"] == [{"name": "stack_id", "before": "torch-2.12", "after": "torch-2.13"}]
 
     def test_two_revisions(self, client):
         found = got(client, "/api/compare", before=commit(30)[:8], after=commit(50)[:8])
@@ -181,6 +185,21 @@ class TestTokens:
         token = create_token(database, "others", TokenScope.READ, project="team/other")
         assert guarded.get("/api/runs", headers=bearer(token)).status_code == 403
         assert guarded.get("/api/runs", params={"project": "team/other"}, headers=bearer(token)).status_code == 200
+
+    def test_a_token_of_one_project_says_nothing_of_others(self, guarded, database):
+        for project in (PROJECT, "secret/one"):
+            fleet_hosts.submitted(database, 1, work_=replace(fleet_hosts.WORK, project=project))
+        add_run(database, a_record(3, MACHINES[0], project="secret/one"))
+        token = bearer(create_token(database, "a colleague", TokenScope.READ, project=PROJECT))
+        assert guarded.get("/api/projects", headers=token).status_code == 403
+        for path in ("/", "/cases", "/fleet", "/api/fleet", "/api/runs"):
+            answer = guarded.get(path, headers=token)
+            assert answer.status_code == 200
+            assert "secret/one" not in answer.text, path
+
+    def test_a_token_that_adds_runs_reads_nothing(self, guarded, database):
+        token = create_token(database, "ci", TokenScope.INGEST)
+        assert guarded.get("/api/runs", headers=bearer(token)).status_code == 401
 
     def test_the_database_keeps_no_token_itself(self, database):
         token = create_token(database, "a colleague", TokenScope.READ)
