@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 
 _ROUNDS_UP = 0.99995  # From here on four significant digits show the next unit: `1.000 µs`, not `1000 ns`
 
@@ -110,6 +111,11 @@ def format_duration(value_s: float) -> str:
         return f"{minutes} min {seconds:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def format_ago(moment_s: float) -> str:
+    """How long ago a moment was, seconds since the epoch; one that is to come is `0 s ago`."""
+    return f"{format_duration(max(0.0, time.time() - moment_s))} ago"
 
 
 def format_count(number: int, noun: str) -> str:

@@ -51,7 +51,7 @@ def a_delivery(attempt, host, **fields):
 
 def submitted(database, shards, *, lease=None, engine=Engine.QUEUE, work_=WORK, name=CLASS):
     """A submission of so many shards; its id."""
-    return submit(database, work_, [(name, ())] * shards, engine=engine, author="a test", lease=lease)
+    return submit(database, work_, [(name, ())] * shards, engine=engine, author="a test", lease_s=lease)
 
 
 def _measure(attempt, host, takes_s):

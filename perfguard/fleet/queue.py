@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfguard.errors import DatabaseError, UsageError
-from perfguard.fleet import shards
+from perfguard.fleet import overview, shards
 from perfguard.fleet.schedules import submit_due
 from perfguard.history.database import Database
 from perfguard.records.fleet import Engine
@@ -137,7 +137,7 @@ async def _drop_lost(app: App, database: Database, own_job: int | None) -> None:
     from procrastinate.jobs import Status
 
     doing = list(await app.job_manager.list_jobs_async(status=Status.DOING.value))
-    measured = shards.measured_of(database, [_shard_of(job) for job in doing])
+    measured = overview.measured_of(database, [_shard_of(job) for job in doing])
     for job in doing:
         if _shard_of(job) not in measured and job.id not in (None, own_job):
             with contextlib.suppress(_import().exceptions.ConnectorException):  # it has ended meanwhile
@@ -153,12 +153,12 @@ def _shard_of(job: Job) -> int:
 async def _queue(app: App, database: Database) -> None:
     """Queue each waiting shard that has no job; the lock keeps two tenders from queueing one twice."""
     queued = _queued(database)
-    missing = [shard for shard in shards.waiting(database, Engine.QUEUE) if _lock(shard.id) not in queued]
+    missing = [shard for shard in overview.waiting(database, Engine.QUEUE) if _lock(shard.id) not in queued]
     for start in range(0, len(missing), _BATCH):
         await _defer(app, missing[start : start + _BATCH])
 
 
-async def _defer(app: App, missing: Sequence[shards.Waiting]) -> None:
+async def _defer(app: App, missing: Sequence[overview.Waiting]) -> None:
     """Queue shards; those that were lost before come first."""
     manager, task = app.job_manager, app.tasks["measure_shard"]
     jobs = [
@@ -307,7 +307,7 @@ def _register(app: App, database: Database, measure: Measure, *, cron: str | Non
     async def measure_shard(shard_id: int) -> None:
         measure(shard_id)
         # It gave nothing, or was given back.
-        await _defer(app, shards.waiting(database, Engine.QUEUE, shard_id=shard_id))
+        await _defer(app, overview.waiting(database, Engine.QUEUE, shard_id=shard_id))
         database.close()  # an idle worker holds one connection, that of procrastinate
 
     async def tend_fleet(context: JobContext, timestamp: int) -> None:

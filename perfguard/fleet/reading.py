@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfguard.config import LoadedConfig
 from perfguard.fleet.hosts import read_hosts
-from perfguard.fleet.shards import read_status
+from perfguard.fleet.overview import read_status
 from perfguard.history.database import is_missing, opened
 from perfguard.records.fleet import FleetNow
 

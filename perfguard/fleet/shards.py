@@ -9,27 +9,16 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from perfguard.codec import from_builtins
-from perfguard.errors import NothingSelectedError
+from perfguard.fleet.overview import require_submission
 from perfguard.history.database import Database
 from perfguard.history.recording import add_run_in, row_of
 from perfguard.history.run_records import stored_json
-from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.fleet import (
-    Acceptance,
-    Attempt,
-    Delivery,
-    Engine,
-    FleetStatus,
-    GateWork,
-    Shard,
-    ShardState,
-    Submission,
-)
+from perfguard.records.facts import Severity, fact
+from perfguard.records.fleet import Acceptance, Attempt, Delivery, Engine, GateWork, ShardState
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Update
@@ -47,7 +36,7 @@ def now_in(database: Database) -> ColumnElement[float]:
     return cast(extract("epoch", func.clock_timestamp()), Double)
 
 
-def lease_s(budget_s: float) -> float:
+def default_lease_s(budget_s: float) -> float:
     """How long an attempt may take: making environments, measuring twice, profiling; then the host counts as lost."""
     return 600.0 + 3.0 * budget_s
 
@@ -59,11 +48,11 @@ def submit(
     *,
     engine: Engine,
     author: str,
-    lease: float | None = None,
+    lease_s: float | None = None,
 ) -> int:
     """Add work as shards, each a machine class and its cases; the submission's id. All of them are added, or none."""
     with database.writing() as connection:
-        return submit_in(database, connection, work, shards, engine=engine, author=author, lease=lease)
+        return submit_in(database, connection, work, shards, engine=engine, author=author, lease_s=lease_s)
 
 
 def submit_in(
@@ -74,7 +63,7 @@ def submit_in(
     *,
     engine: Engine,
     author: str,
-    lease: float | None = None,
+    lease_s: float | None = None,
 ) -> int:
     """The same within a transaction."""
     from perfguard.history.tables import fleet_shards, fleet_submissions
@@ -91,7 +80,7 @@ def submit_in(
             "submission_id": submission_id,
             "machine_class": machine_class,
             "patterns": json.dumps(list(patterns)),
-            "lease_s": lease_s(work.budget_s) if lease is None else lease,
+            "lease_s": default_lease_s(work.budget_s) if lease_s is None else lease_s,
             "state": ShardState.WAITING.value,
             "attempt": 0,
             "changed_at": submitted_at,
@@ -271,139 +260,7 @@ def cancel(database: Database, submission_id: int) -> int:
         ).rowcount
 
 
-def require_submission(database: Database, submission_id: int) -> None:
-    """Raises NothingSelectedError: there is no such submission."""
-    from sqlalchemy import select
-
-    from perfguard.history.tables import fleet_submissions
-
-    wanted = select(fleet_submissions.c.id).where(fleet_submissions.c.id == submission_id)
-    with database.reading() as connection:
-        if connection.execute(wanted).scalar() is None:
-            raise NothingSelectedError(f"there is no submission {submission_id}; `perfguard fleet status` lists them")
-
-
 def _update() -> Update:
     from perfguard.history.tables import fleet_shards
 
     return fleet_shards.update()
-
-
-def read_status(
-    database: Database, *, project: str | None = None, submission_id: int | None = None, last: int = 20
-) -> FleetStatus:
-    """The newest submissions and their shards, of all projects or of one; or a single submission."""
-    from sqlalchemy import select
-
-    from perfguard.history.tables import fleet_submissions as submissions
-
-    wanted = select(submissions).order_by(submissions.c.id.desc()).limit(last)
-    if submission_id is not None:
-        wanted = wanted.where(submissions.c.id == submission_id)
-    elif project is not None:
-        wanted = wanted.where(submissions.c.project == project)
-    with database.reading() as connection:
-        found = tuple(_submission(dict(row)) for row in connection.execute(wanted).mappings())
-        shards = _shards_of(connection, [each.id for each in found])
-    return FleetStatus(submissions=found, shards=shards)
-
-
-def _submission(row: Mapping[str, Any]) -> Submission:
-    return Submission(
-        id=row["id"],
-        work=from_builtins(json.loads(row["work"]), GateWork, source=f"submission {row['id']}"),
-        engine=Engine(row["engine"]),
-        author=row["author"],
-        submitted_at=row["submitted_at"],
-    )
-
-
-def _shards_of(connection: Connection, submission_ids: Sequence[int]) -> tuple[Shard, ...]:
-    from sqlalchemy import select
-
-    from perfguard.history.tables import fleet_shards as shards
-    from perfguard.history.tables import runs
-
-    question = (
-        select(shards, runs.c.run_id)
-        .outerjoin(runs, runs.c.id == shards.c.run_row)
-        .where(shards.c.submission_id.in_(submission_ids))
-        .order_by(shards.c.id)
-    )
-    return tuple(_shard(dict(row)) for row in connection.execute(question).mappings())
-
-
-def _shard(row: Mapping[str, Any]) -> Shard:
-    return Shard(
-        id=row["id"],
-        submission_id=row["submission_id"],
-        machine_class=row["machine_class"],
-        patterns=tuple(json.loads(row["patterns"])),
-        state=ShardState(row["state"]),
-        attempt=row["attempt"],
-        host=row["host"],
-        lease_until=row["lease_until"],
-        changed_at=row["changed_at"],
-        exit_code=row["exit_code"],
-        run_id=row["run_id"],
-        problem=_fact(row["problem"], row["id"]),
-    )
-
-
-def _fact(text: str | None, shard_id: int) -> Fact | None:
-    return from_builtins(json.loads(text), Fact, source=f"shard {shard_id}") if text else None
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A shard that nobody measures."""
-
-    id: int
-    machine_class: str
-    attempts: int  # That came to nothing
-    submission_id: int
-
-
-def waiting(database: Database, engine: Engine, *, shard_id: int | None = None) -> tuple[Waiting, ...]:
-    """All shards of an engine that wait, or one if it does."""
-    from sqlalchemy import select
-
-    from perfguard.history.tables import fleet_shards as shards
-    from perfguard.history.tables import fleet_submissions as submissions
-
-    question = (
-        select(shards.c.id, shards.c.machine_class, shards.c.attempt, shards.c.submission_id)
-        .join(submissions, submissions.c.id == shards.c.submission_id)
-        .where(shards.c.state == ShardState.WAITING.value, submissions.c.engine == engine.value)
-        .order_by(shards.c.id)
-    )
-    if shard_id is not None:
-        question = question.where(shards.c.id == shard_id)
-    with database.reading() as connection:
-        return tuple(Waiting(*row) for row in connection.execute(question))
-
-
-def read_open(database: Database, engine: Engine) -> tuple[Submission, ...]:
-    """Submissions of an engine of which something is still to come."""
-    from sqlalchemy import select
-
-    from perfguard.history.tables import fleet_shards as shards
-    from perfguard.history.tables import fleet_submissions as submissions
-
-    is_open = shards.c.state.in_([ShardState.WAITING.value, ShardState.RUNNING.value])
-    wanted = select(submissions).where(
-        submissions.c.engine == engine.value, submissions.c.id.in_(select(shards.c.submission_id).where(is_open))
-    )
-    with database.reading() as connection:
-        return tuple(_submission(dict(row)) for row in connection.execute(wanted).mappings())
-
-
-def measured_of(database: Database, shard_ids: Sequence[int]) -> set[int]:
-    """Which of some shards are being measured."""
-    from sqlalchemy import select
-
-    from perfguard.history.tables import fleet_shards as shards
-
-    wanted = select(shards.c.id).where(shards.c.id.in_(shard_ids), shards.c.state == ShardState.RUNNING.value)
-    with database.reading() as connection:
-        return set(connection.execute(wanted).scalars())

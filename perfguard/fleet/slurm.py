@@ -17,7 +17,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +24,7 @@ from pathlib import Path
 
 from perfguard.codec import from_builtins
 from perfguard.errors import MeasurementError, StoreError, UsageError
-from perfguard.fleet import shards
+from perfguard.fleet import overview, shards
 from perfguard.fleet.canary import measure_canary
 from perfguard.fleet.hosts import heed_canary, read_hosts, register
 from perfguard.fleet.measuring import measure
@@ -35,6 +34,7 @@ from perfguard.history.database import Database
 from perfguard.history.run_records import stored_json
 from perfguard.host.probe import probe
 from perfguard.records.fleet import Attempt, Delivery, Engine, Fitness
+from perfguard.store.files import write_whole
 
 _PREFIX = "perfguard-"  # Of the names of arrays
 _ATTEMPTS = "attempts.json"
@@ -75,7 +75,7 @@ def tend(database: Database) -> None:
 
 def _folders(database: Database) -> tuple[Path, ...]:
     """Shared folders of all submissions that have not ended."""
-    found = shards.read_open(database, Engine.SLURM)
+    found = overview.read_open(database, Engine.SLURM)
     return tuple(sorted({Path(each.work.shared_folder) for each in found}))
 
 
@@ -123,8 +123,8 @@ def read_attempts(array: Path) -> tuple[Attempt, ...]:
 def _submit_waiting(database: Database, folders: Sequence[Path]) -> None:
     """An array for each folder, class and thousand of shards."""
     groups: dict[tuple[Path, str], list[int]] = {}
-    of = {each.id: Path(each.work.shared_folder) for each in shards.read_open(database, Engine.SLURM)}
-    for shard in shards.waiting(database, Engine.SLURM):
+    of = {each.id: Path(each.work.shared_folder) for each in overview.read_open(database, Engine.SLURM)}
+    for shard in overview.waiting(database, Engine.SLURM):
         if (folder := of.get(shard.submission_id)) in folders and folder is not None:
             groups.setdefault((folder, shard.machine_class), []).append(shard.id)
     unfit = _unfit_nodes(database)
@@ -154,9 +154,9 @@ def _submit(
     array = folder / name
     try:
         array.mkdir(parents=True)
-        _write(array / _ATTEMPTS, stored_json(attempts))
+        write_whole(array / _ATTEMPTS, stored_json(attempts).encode())
         _slurm(*_command(name, array, machine_class, attempts, unfit))
-    except (OSError, MeasurementError):
+    except (OSError, MeasurementError, StoreError):
         for attempt in attempts:
             shards.give_back(database, attempt)
         shutil.rmtree(array, ignore_errors=True)
@@ -201,24 +201,12 @@ def measure_task(array: Path, index: int, environment: Mapping[str, str]) -> Del
     host, canary_s = host_name(), measure_canary()
     # Slurm binds steps that a job starts by itself; perfguard chooses CPUs among all that the job has.
     variables = {name: value for name, value in environment.items() if not name.startswith("SLURM_CPU_BIND")}
-    found = measure(attempts[index], host=host, folder=clones_of(dict(environment)), environment=variables)
+    found = measure(attempts[index], host=host, folder=clones_of(environment), environment=variables)
     if found.measured is not None and found.measured.fingerprint is None:
         found = replace(found, measured=replace(found.measured, fingerprint=probe()))
     found = replace(found, canary_s=canary_s)
-    try:
-        _write(array / f"{index}-{host}-{os.getpid()}.result", stored_json(found))
-    except OSError as error:
-        raise StoreError(f"the result of shard {found.shard_id} cannot be written to {array}: {error}") from error
+    write_whole(array / f"{index}-{host}-{os.getpid()}.result", stored_json(found).encode())
     return found
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that is whole wherever it is seen."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", delete=False, encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).replace(path)
 
 
 def _collect(database: Database, folder: Path) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from perfguard.errors import ExitCode
 from perfguard.records.fleet import Shard, ShardState
 
+OUTCOMES = {ExitCode.PASS: "pass", ExitCode.REGRESSION: "regression", ExitCode.INCONCLUSIVE: "inconclusive"}
+"""What a shard that is done is called, by the exit code of its gate."""
+
 
 def exit_code_of(shards: Sequence[Shard]) -> ExitCode:
     """A regression on any host is one; then what was not measured counts, then what was not decided."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from perfguard.errors import DatabaseError
 from perfguard.fleet.canary import measure_canary
 from perfguard.fleet.hosts import fitness_of, heed_canary
 from perfguard.fleet.shards import claim, deliver, give_back
-from perfguard.history.database import Database
+from perfguard.history.database import Database, data_folder
 from perfguard.records.facts import Fact, fact
 from perfguard.records.fleet import Acceptance, Attempt, Delivery, Fitness
 
@@ -20,10 +20,9 @@ _PATIENCE_S = 900.0  # With a database that was restarted or cannot be reached
 _LONGEST_PAUSE_S = 30.0
 
 
-def clones_of(environment: dict[str, str] | os._Environ[str]) -> Path:
+def clones_of(environment: Mapping[str, str]) -> Path:
     """Where this host keeps its clones of repositories: in the user's data folder."""
-    home = environment.get("XDG_DATA_HOME") or str(Path("~/.local/share").expanduser())
-    return Path(home) / "perfguard" / "fleet"
+    return data_folder(environment) / "fleet"
 
 
 def host_name() -> str:

@@ -73,8 +73,13 @@ class Database:
 
 def default_path(environment: Mapping[str, str]) -> Path:
     """The file in the user's data folder."""
+    return data_folder(environment) / "history.sqlite"
+
+
+def data_folder(environment: Mapping[str, str]) -> Path:
+    """Where the user keeps what perfguard keeps."""
     home = environment.get("XDG_DATA_HOME") or str(Path("~/.local/share").expanduser())
-    return Path(home) / "perfguard" / "history.sqlite"
+    return Path(home) / "perfguard"
 
 
 def is_off(setting: str | None) -> bool:

@@ -155,6 +155,10 @@ class FleetStatus:
     submissions: tuple[Submission, ...] = ()  # The newest first
     shards: tuple[Shard, ...] = ()
 
+    def shards_of(self, submission_id: int) -> tuple[Shard, ...]:
+        """The shards of one of them."""
+        return tuple(shard for shard in self.shards if shard.submission_id == submission_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetNow:

@@ -12,7 +12,7 @@ from litestar.params import Body, QueryParameter
 
 from perfguard.codec import from_builtins
 from perfguard.fleet.hosts import read_hosts
-from perfguard.fleet.shards import read_status
+from perfguard.fleet.overview import read_status
 from perfguard.history.access import find_token
 from perfguard.history.recording import add_run_in
 from perfguard.history.run_records import storable

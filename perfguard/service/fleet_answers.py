@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perfguard.records.fleet import FleetStatus, Host, ShardState
@@ -62,7 +62,7 @@ class FleetAnswer:
 def fleet_answer(hosts: Sequence[Host], status: FleetStatus) -> FleetAnswer:
     """The same facts in plain types."""
     now = time.time()
-    waiting = Counter(shard.machine_class for shard in status.shards if shard.state is ShardState.WAITING)
+    waiting = _counted(shard.machine_class for shard in status.shards if shard.state is ShardState.WAITING)
     late = [
         (shard, now - shard.lease_until)
         for shard in status.shards
@@ -81,7 +81,7 @@ def fleet_answer(hosts: Sequence[Host], status: FleetStatus) -> FleetAnswer:
             )
             for host in hosts
         ),
-        waiting=dict(waiting),
+        waiting=waiting,
         stalled=tuple(
             StalledShard(id=shard.id, submission=shard.submission_id, host=shard.host, overdue_s=overdue_s)
             for shard, overdue_s in late
@@ -96,15 +96,15 @@ def fleet_answer(hosts: Sequence[Host], status: FleetStatus) -> FleetAnswer:
                 suite=each.work.suite,
                 author=each.author,
                 at=each.submitted_at,
-                shards=dict(Counter(s.state.value for s in status.shards if s.submission_id == each.id)),
-                exit_codes=dict(
-                    Counter(
-                        str(s.exit_code)
-                        for s in status.shards
-                        if s.submission_id == each.id and s.exit_code is not None
-                    )
+                shards=_counted(shard.state.value for shard in status.shards_of(each.id)),
+                exit_codes=_counted(
+                    str(shard.exit_code) for shard in status.shards_of(each.id) if shard.exit_code is not None
                 ),
             )
             for each in status.submissions
         ),
     )
+
+
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(names))

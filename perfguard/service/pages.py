@@ -12,15 +12,16 @@ from urllib.parse import urlencode
 from litestar import MediaType, Request, Response, get
 from litestar.params import QueryParameter
 
-from perfguard.errors import ExitCode, NothingSelectedError
+from perfguard.errors import NothingSelectedError
 from perfguard.fleet.hosts import read_hosts
-from perfguard.fleet.shards import read_status
+from perfguard.fleet.overview import read_status
+from perfguard.fleet.verdict import OUTCOMES
 from perfguard.records.history import CaseBetweenRevisions
 from perfguard.report.escaping import shown
 from perfguard.service.answers import ListedChange, compare_answer, log_answer, projects, series_names
 from perfguard.service.fleet_answers import fleet_answer
 from perfguard.service.shared import Service, compressed_response
-from perfguard.units import format_duration, format_effect, format_seconds
+from perfguard.units import format_ago, format_duration, format_effect, format_seconds
 
 if TYPE_CHECKING:
     import jinja2
@@ -128,11 +129,7 @@ def _fleet(service: Service, pages: _Renderer) -> Any:
     return fleet
 
 
-_CODES = {
-    str(int(ExitCode.PASS)): "pass",
-    str(int(ExitCode.REGRESSION)): "regression",
-    str(int(ExitCode.INCONCLUSIVE)): "inconclusive",
-}
+_CODES = {str(int(code)): name for code, name in OUTCOMES.items()}
 
 
 def _is_open(change: ListedChange) -> bool:
@@ -194,7 +191,7 @@ def _environment() -> jinja2.Environment:
         "effect": format_effect,
         "seconds": format_seconds,
         "moment": _moment,
-        "ago": lambda at: f"{format_duration(max(0.0, time.time() - at))} ago",
+        "ago": format_ago,
         "duration": format_duration,
         "interval": _interval,
         "direction": lambda log_ratio: "slower" if log_ratio > 0 else "faster",

@@ -113,6 +113,6 @@ def test_the_change_is_in_the_inbox_and_leads_to_its_page(visit, address):
 def test_all_that_pages_load_is_small(address):
     import gzip
 
-    names = ("page.css", "serve.css", "uPlot.min.css", "uPlot.iife.min.js", "serve.js")
+    names = ("page.css", "serve.css", "uPlot.min.css", "uPlot.iife.min.js", "theme.js", "serve.js")
     contents = [urllib.request.urlopen(f"{address}/assets/{name}").read() for name in names]
     assert sum(len(gzip.compress(content)) for content in contents) < 100_000

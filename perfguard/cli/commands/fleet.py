@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,15 +174,15 @@ def submit_command(candidate: str, baseline: str, engine: str, **options: Any) -
     OPTIONS go to `perfguard gate` on the hosts, as in -- --setup 'pip install .'.
     """
     from perfguard.fleet.shards import submit
+    from perfguard.fleet.submitting import classes_of, commit_of
     from perfguard.history.states import author_in
     from perfguard.records.fleet import Engine
 
     loaded, opening = _opened()
-    commits = tuple(_commit(loaded, revision) for revision in (baseline, candidate))
-    work = _work(loaded, options, baseline=commits[0], candidate=commits[1])
+    work = _work(loaded, options, commit_of(loaded, baseline), commit_of(loaded, candidate))
     groups = _groups(loaded, options)
     with opening as database:
-        classes = _classes(database, options["classes"], engine)
+        classes = classes_of(database, options["classes"], Engine(engine))
         shards = [(name, patterns) for name in classes for patterns in groups]
         _require_engine(database, engine)
         submission = submit(database, work, shards, engine=Engine(engine), author=author_in(loaded.project))
@@ -192,75 +191,17 @@ def submit_command(candidate: str, baseline: str, engine: str, **options: Any) -
     click.echo(f"`perfguard fleet status {submission} --wait` waits for its verdict", err=True)
 
 
-def _commit(loaded: LoadedConfig, revision: str) -> str:
-    from perfguard.runner.arms.git import resolve_commit, top_level
+def _work(loaded: LoadedConfig, options: dict[str, Any], baseline: str, candidate: str) -> GateWork:
+    from perfguard.fleet.submitting import work_of
 
-    repository = top_level(loaded.project)
-    if repository is None:
-        raise UsageError(f"{loaded.project} is in no git repository, so {revision!r} names no commit")
-    return resolve_commit(repository, revision)
+    chosen = {name: options[name] for name in ("suite", "budget_s", "repository", "shared_folder", "arguments")}
+    return work_of(loaded, (baseline, candidate), **chosen)
 
 
-def _work(loaded: LoadedConfig, options: dict[str, Any], *, baseline: str, candidate: str) -> GateWork:
-    from perfguard.history.project_names import project_name
-    from perfguard.records.fleet import GateWork
-    from perfguard.runner.arms.git import path_in_repository
-    from perfguard.runner.suites import budget_of, load_catalog
+def _groups(loaded: LoadedConfig, options: dict[str, Any]) -> tuple[tuple[str, ...], ...]:
+    from perfguard.fleet.submitting import groups_of
 
-    suite = options["suite"] or loaded.config.suite
-    budget_s = options["budget_s"] or budget_of(load_catalog(loaded), loaded, suite)
-    folder = options["shared_folder"] or loaded.project / ".perfguard" / "fleet"
-    return GateWork(
-        project=project_name(loaded),
-        repository=options["repository"] or _repository(loaded),
-        folder=path_in_repository(loaded.project).strip("/"),
-        baseline=baseline,
-        candidate=candidate,
-        suite=suite,
-        budget_s=budget_s,
-        arguments=options["arguments"],
-        shared_folder=str(folder.absolute()),
-    )
-
-
-def _repository(loaded: LoadedConfig) -> str:
-    from contextlib import suppress
-
-    from perfguard.errors import ArmError
-    from perfguard.runner.arms.git import run_git, top_level
-
-    with suppress(ArmError):
-        remote = run_git(loaded.project, "config", "--get", "remote.origin.url").decode(errors="replace").strip()
-        return remote if "://" in remote or "@" in remote else str((loaded.project / remote).resolve())
-    return str(top_level(loaded.project) or loaded.project)
-
-
-def _groups(loaded: LoadedConfig, options: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Cases of each shard, dealt out in turns so that neighbours, which are alike, go to different ones."""
-    from perfguard.runner.suites import load_catalog, selected_cases
-
-    if options["split"] == 1:
-        return [options["patterns"]]
-    suite = options["suite"] or loaded.config.suite
-    cases = selected_cases(load_catalog(loaded), suite=suite, patterns=options["patterns"])
-    dealt = [tuple(case.id for case in cases[start :: options["split"]]) for start in range(options["split"])]
-    return [group for group in dealt if group]
-
-
-def _classes(database: Database, given: Sequence[str], engine: str) -> tuple[str, ...]:
-    from perfguard.fleet.hosts import read_hosts
-    from perfguard.records.fleet import Fitness
-
-    if given:
-        return tuple(dict.fromkeys(given))
-    fit = [host.machine_id for host in read_hosts(database) if host.fitness is Fitness.FIT]
-    if not fit:
-        raise UsageError(
-            "no fit host is registered; start `perfguard fleet worker` on one, or name --class"
-            if engine == "queue"
-            else "name --class, a feature of the nodes to measure on; `sinfo -o %f` lists them"
-        )
-    return tuple(dict.fromkeys(fit))
+    return groups_of(loaded, suite=options["suite"], patterns=options["patterns"], shards=options["split"])
 
 
 def _require_engine(database: Database, engine: str) -> None:
@@ -303,7 +244,7 @@ def tend_command() -> None:
 def status(submission: int | None, output_format: str, *, waits: bool, all_projects: bool) -> None:
     """Show the newest submissions, or the shards of one SUBMISSION."""
     from perfguard.cli.output import print_and_exit
-    from perfguard.fleet.shards import read_status, require_submission
+    from perfguard.fleet.overview import read_status, require_submission
     from perfguard.fleet.verdict import exit_code_of
     from perfguard.history.project_names import project_name
     from perfguard.report.terminal.fleet import render_submission, render_submissions
@@ -327,7 +268,7 @@ def status(submission: int | None, output_format: str, *, waits: bool, all_proje
 
 def _waited_for(database: Database, submission: int) -> FleetStatus:
     """Its state once nothing more comes."""
-    from perfguard.fleet.shards import read_status
+    from perfguard.fleet.overview import read_status
 
     tended = time.monotonic()
     while True:
@@ -400,6 +341,7 @@ def schedule_command(
     """
     from perfguard.cli.output import print_and_exit
     from perfguard.fleet.schedules import next_time, read_schedules, remove_schedule, save_schedule, tip_of
+    from perfguard.fleet.submitting import classes_of, repository_of
     from perfguard.history.project_names import project_name
     from perfguard.records.fleet import Engine, Schedule
     from perfguard.report.terminal.fleet import render_schedules
@@ -416,16 +358,16 @@ def schedule_command(
         if cron is None:
             raise UsageError("--cron says when, as in --cron '0 2 * * *'")
         due_at = next_time(cron, time.time())
-        tip = tip_of(options["repository"] or _repository(loaded), branch)
+        tip = tip_of(options["repository"] or repository_of(loaded), branch)
         saved = Schedule(
             project=project_name(loaded),
             name=name,
             cron=cron,
             branch=branch,
             engine=Engine(engine),
-            work=_work(loaded, options, baseline=tip, candidate=tip),
-            machine_classes=_classes(database, options["classes"], engine),
-            groups=tuple(_groups(loaded, options)),
+            work=_work(loaded, options, tip, tip),
+            machine_classes=classes_of(database, options["classes"], Engine(engine)),
+            groups=_groups(loaded, options),
             due_at=due_at,
         )
         _require_engine(database, engine)

@@ -71,7 +71,7 @@ def render_sections(title: str, source: str, opening: Opening, sections: Sequenc
 
 def render_page(template: str, *, title: str, source: str, data: object, **values: Any) -> str:
     """A page of a template: `source` is for its second line, `data` for the script, `values` for the template."""
-    style, script = asset("page.css"), asset("page.js")
+    style, script = asset("page.css"), asset("theme.js") + asset("page.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"

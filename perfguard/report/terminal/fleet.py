@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perfguard.errors import ExitCode
-from perfguard.records.fleet import Fitness, FleetStatus, Host, Schedule, Shard, ShardState, Submission
+from perfguard.fleet.verdict import OUTCOMES
+from perfguard.records.fleet import Fitness, FleetStatus, Host, Schedule, Shard, ShardState
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.tables import plain_table, texts
-from perfguard.units import format_count, format_duration
+from perfguard.units import format_ago, format_count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-_SAID = {ExitCode.PASS: "pass", ExitCode.REGRESSION: "regression", ExitCode.INCONCLUSIVE: "inconclusive"}
 
 
 def render_submissions(found: FleetStatus) -> list[RenderableType]:
@@ -24,11 +23,11 @@ def render_submissions(found: FleetStatus) -> list[RenderableType]:
         return texts("nothing was submitted; `perfguard fleet submit --baseline REV` does")
     table = plain_table(">id", "submitted", "~project/2", "~candidate", "~suite/3", "done", "verdict")
     for submission in found.submissions:
-        shards = _of(submission, found.shards)
+        shards = found.shards_of(submission.id)
         ended = sum(shard.state.has_ended for shard in shards)
         table.add_row(
             str(submission.id),
-            _ago(submission.submitted_at),
+            format_ago(submission.submitted_at),
             submission.work.project,
             submission.work.candidate[:12],
             submission.work.suite,
@@ -36,10 +35,6 @@ def render_submissions(found: FleetStatus) -> list[RenderableType]:
             counted_outcomes(shards),
         )
     return [table]
-
-
-def _of(submission: Submission, shards: Sequence[Shard]) -> list[Shard]:
-    return [shard for shard in shards if shard.submission_id == submission.id]
 
 
 def counted_outcomes(shards: Sequence[Shard]) -> str:
@@ -51,7 +46,7 @@ def counted_outcomes(shards: Sequence[Shard]) -> str:
 
 def _outcome(shard: Shard) -> str:
     if shard.state is ShardState.DONE and shard.exit_code in list(ExitCode):
-        return _SAID.get(ExitCode(shard.exit_code), "failed")
+        return OUTCOMES.get(ExitCode(shard.exit_code), "failed")
     return shard.state.value
 
 
@@ -61,7 +56,7 @@ def render_submission(found: FleetStatus) -> list[RenderableType]:
     work = submission.work
     head = (
         f"submission {submission.id}: {work.project} {work.candidate[:12]} against {work.baseline[:12]}, "
-        f"suite {work.suite}, by {submission.author}, {_ago(submission.submitted_at)}"
+        f"suite {work.suite}, by {submission.author}, {format_ago(submission.submitted_at)}"
     )
     table = plain_table(">shard", "~class", "~cases/2", "~host", ">attempt/3", "outcome", "~run/1")
     for shard in found.shards:
@@ -103,7 +98,7 @@ def render_hosts(hosts: Sequence[Host]) -> list[RenderableType]:
             ", ".join(more) or "-",
             host.fitness.value,
             f"shard {host.shard_id}" if host.shard_id is not None else "-",
-            _ago(host.seen_at),
+            format_ago(host.seen_at),
         )
     reasons = [
         f"{host.name}: {describe(host.reason)}" for host in hosts if host.fitness is not Fitness.FIT and host.reason
@@ -126,7 +121,3 @@ def render_schedules(found: Sequence[Schedule]) -> list[RenderableType]:
             time.strftime("%Y-%m-%d %H:%M", time.gmtime(schedule.due_at)),
         )
     return [table]
-
-
-def _ago(moment_s: float) -> str:
-    return f"{format_duration(max(0.0, time.time() - moment_s))} ago"

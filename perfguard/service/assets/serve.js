@@ -4,27 +4,8 @@
   const say = (text) => { document.getElementById("said").textContent = text; };
   for (const part of all("[data-needs-script]")) part.hidden = false;
 
-  const THEMES = ["system", "dark", "light"];
-  const remembered = (value) => {
-    try {
-      if (value !== undefined) localStorage.setItem("perfguard-theme", value);
-      return localStorage.getItem("perfguard-theme");
-    } catch { return null; }
-  };
   const charts = [];
-  let theme = "system";
-  const wear = (name) => {
-    theme = THEMES.includes(name) ? name : "system";
-    if (theme === "system") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
-    for (const button of all('[data-action="theme"]')) button.textContent = `Theme: ${theme}`;
-    for (const chart of charts) chart.redraw();
-  };
-  const switchTheme = () => {
-    wear(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]);
-    remembered(theme);
-    say(`theme: ${theme}`);
-  };
+  const switchTheme = themed(say, () => charts.forEach((chart) => chart.redraw()));
 
   // Rows: a filter, and keys that go from one to the next.
   const filter = document.querySelector("[data-filters]");
@@ -172,6 +153,5 @@
       keys[event.key]();
     }
   });
-  wear(remembered());
   for (const place of all(".chart")) draw(place);
 })();

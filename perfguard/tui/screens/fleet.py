@@ -19,7 +19,7 @@ from perfguard.tui.screens.base import ViewScreen
 from perfguard.tui.tables.columns import Column, TableSpec
 from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Pane
-from perfguard.units import format_duration, printable
+from perfguard.units import format_ago, printable
 
 _READ_AGAIN_S = 10.0
 _ROLES = {Fitness.FIT: Role.SAME, Fitness.UNFIT: Role.SLOWER, Fitness.DRAINED: Role.MUTED}
@@ -40,7 +40,9 @@ def fleet_table() -> TableSpec[Host]:
             ),
             Column("state", "state", lambda row, _: line(Span(row.fitness.value, _ROLES[row.fitness])), 8),
             Column("measures", "measures", lambda row, _: line(_measures(row)), 12),
-            Column("seen", "seen", lambda row, _: line(_ago(row.seen_at)), 12, rank=1, sort=lambda row: -row.seen_at),
+            Column(
+                "seen", "seen", lambda row, _: line(format_ago(row.seen_at)), 12, rank=1, sort=lambda row: -row.seen_at
+            ),
             Column(
                 "machine",
                 "machine",
@@ -58,10 +60,6 @@ def fleet_table() -> TableSpec[Host]:
 
 def _measures(row: Host) -> str:
     return f"shard {row.shard_id}" if row.shard_id is not None else "-"
-
-
-def _ago(moment_s: float) -> str:
-    return f"{format_duration(max(0.0, time.time() - moment_s))} ago"
 
 
 class FleetScreen(ViewScreen):
@@ -116,7 +114,7 @@ class FleetScreen(ViewScreen):
             lines += wrapped(f"{row.name}: {describe(row.reason)}", width, Role.OPEN)
         lines.append(line(Span("submissions", Role.STRONG)))
         for each in self._now.status.submissions:
-            shards = [shard for shard in self._now.status.shards if shard.submission_id == each.id]
+            shards = self._now.status.shards_of(each.id)
             text = f"{each.id:>5}  {each.work.candidate[:12]}  {each.work.suite}  {counted_outcomes(shards)}"
             lines.append(line(shortened(printable(text), width)))
         if not self._now.status.submissions:

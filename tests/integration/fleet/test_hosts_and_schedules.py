@@ -10,8 +10,9 @@ import pytest
 
 from perfguard.errors import ArmError, NothingSelectedError, UsageError
 from perfguard.fleet.hosts import fitness_of, heed_canary, read_hosts, register, state_fitness
+from perfguard.fleet.overview import read_status
 from perfguard.fleet.schedules import next_time, read_schedules, remove_schedule, save_schedule, submit_due, tip_of
-from perfguard.fleet.shards import claim, read_status
+from perfguard.fleet.shards import claim
 from perfguard.fleet.working import take
 from perfguard.host.probe import probe
 from perfguard.records.facts import fact

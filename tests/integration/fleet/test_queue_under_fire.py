@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import psycopg
 import pytest
 
+from perfguard.fleet.overview import read_status
 from perfguard.fleet.queue import create_queue
-from perfguard.fleet.shards import read_status
 from perfguard.history.database import opened
 from perfguard.history.queries import read_log, read_samples
 from perfguard.records.fleet import ShardState

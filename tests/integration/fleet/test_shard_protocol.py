@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from perfguard.errors import NothingSelectedError
-from perfguard.fleet.shards import cancel, claim, deliver, expire, give_back, read_status, renew, require_submission
+from perfguard.fleet.overview import read_status, require_submission
+from perfguard.fleet.shards import cancel, claim, deliver, expire, give_back, renew
 from perfguard.history.database import opened
 from perfguard.history.queries import read_log, read_samples
 from perfguard.records.facts import fact

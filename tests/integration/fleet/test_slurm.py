@@ -14,8 +14,8 @@ import pytest
 from perfguard.errors import MeasurementError
 from perfguard.fleet import slurm
 from perfguard.fleet.hosts import register, state_fitness
+from perfguard.fleet.overview import read_status
 from perfguard.fleet.schedules import save_schedule
-from perfguard.fleet.shards import read_status
 from perfguard.history.database import opened
 from perfguard.history.queries import read_log
 from perfguard.host.probe import probe

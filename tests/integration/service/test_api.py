@@ -10,7 +10,8 @@ import pytest
 from litestar.testing import TestClient
 from sqlalchemy import select
 
-from perfguard.fleet.shards import claim, read_status, renew
+from perfguard.fleet.overview import read_status
+from perfguard.fleet.shards import claim, renew
 from perfguard.history.access import create_token, read_tokens, revoke_token
 from perfguard.history.queries import read_log
 from perfguard.history.recording import add_run

@@ -5,27 +5,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   for (const part of all("[data-needs-script]")) part.hidden = false;
 
-  // Theme: the system's, or what was chosen; a page opened from a file may not be allowed to remember it.
-  const THEMES = ["system", "dark", "light"];
-  const remembered = (value) => {
-    try {
-      if (value !== undefined) localStorage.setItem("perfguard-theme", value);
-      return localStorage.getItem("perfguard-theme");
-    } catch { return null; }
-  };
-  let theme = "system";
-  const wear = (name) => {
-    theme = THEMES.includes(name) ? name : "system";
-    if (theme === "system") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
-    for (const button of all('[data-action="theme"]')) button.textContent = `Theme: ${theme}`;
-  };
-  const switchTheme = () => {
-    wear(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]);
-    remembered(theme);
-    say(`theme: ${theme}`);
-  };
-  wear(remembered());
+  const switchTheme = themed(say);
 
   // Tables: a click on a name sorts; what is unknown stays last. Rows without a sort key, such as an axis, stay too.
   const keyOf = (row, column) => {
