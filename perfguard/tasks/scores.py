@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -13,7 +12,6 @@ import numpy.typing as npt
 from perfguard.errors import MeasurementError
 
 Array = npt.NDArray[np.float32]
-CLOCK_NS, CLOCK_RATIO = 10_000, 0.005
 LEAST_EQUAL_DB = 60.0  # Between two processes that compute the same: they differ by rounding at most
 
 PERCENTILE = 0.9
@@ -45,19 +43,6 @@ def early_stopping(latencies_ns: Sequence[int], share: float = PERCENTILE) -> in
     """
     left_out = _left_out(len(latencies_ns), share)
     return None if left_out is None else sorted(latencies_ns)[len(latencies_ns) - left_out]
-
-
-def confirms(latencies_ns: Sequence[int], theirs_ns: float, own_ns: int) -> bool:
-    """Whether a figure of LoadGen is that of perfguard's own time stamps.
-
-    It may be off by 10 µs or 0.5 %, whichever is more, and by half a percent of the queries in rank: where something
-    else had the CPU, one query more on either side of a percentile can be milliseconds.
-    """
-    ordered = sorted(latencies_ns)
-    rank, off = bisect_left(ordered, own_ns), max(1, len(ordered) // 200)
-    slack_ns = max(CLOCK_NS, CLOCK_RATIO * theirs_ns)
-    lowest, highest = ordered[max(0, rank - off)], ordered[min(len(ordered) - 1, rank + off)]
-    return lowest - slack_ns <= theirs_ns <= highest + slack_ns
 
 
 @lru_cache(maxsize=256)

@@ -97,8 +97,8 @@ class Forgery:
         """Make all queries twice as fast in perfguard's own time stamps."""
         path = self.performance[0] / "perfguard_stamps.npz"
         with np.load(path) as stamps:
-            begun, ended = stamps["begun_ns"], stamps["ended_ns"]
-        np.savez_compressed(path, begun_ns=begun, ended_ns=begun + (ended - begun) // 2)
+            faster = {name: stamps[name] // 2 for name in stamps.files}
+        np.savez_compressed(path, **faster)
 
     def other_first_answers(self):
         """Let a measurement of speed have answered something else."""

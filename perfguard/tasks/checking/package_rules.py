@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from perfguard.errors import StoreError
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.task_results import CellRun, TaskLoaded
 from perfguard.records.tasks import Mode, ModelPrecision, Scenario
@@ -20,51 +19,39 @@ from perfguard.tasks.checking.tree import Logs, ResultTree, is_plain
 from perfguard.tasks.judging import LEAST_SNR_DB, score_of
 from perfguard.tasks.loadgen_logs import FIRST_ANSWERS, OWN_STAMPS, answers_sha256
 from perfguard.tasks.packages import MANIFEST
-from perfguard.tasks.scores import LEAST_EQUAL_DB, confirms, early_stopping, percentile, snr_db
+from perfguard.tasks.scores import LEAST_EQUAL_DB, snr_db
+from perfguard.tasks.two_clocks import contradicted, read_stamps
 
 
 def stamps_agree_with_logs(tree: ResultTree) -> Iterator[Fact]:
-    """Perfguard's own time stamps have as many queries as LoadGen, and the same percentiles."""
+    """Perfguard's own time stamps have as many queries as LoadGen, and confirm its percentiles."""
     for logs, run in _own_runs(tree, Mode.PERFORMANCE):
         if OWN_STAMPS not in logs.files:
             yield fact("check.file_missing", severity=Severity.GRAVE, place=logs.place, name=OWN_STAMPS)
             continue
         if run.scenario is not Scenario.SINGLE_STREAM:
             continue
-        latencies = _own_latencies(tree.root / logs.place / OWN_STAMPS)
-        if latencies is None:
+        path = tree.root / logs.place / OWN_STAMPS
+        try:
+            queries = read_stamps(path) if is_plain(path) else None
+        except StoreError:
+            queries = None
+        if queries is None:
             problem = f"{OWN_STAMPS} cannot be read"
             yield fact("check.unreadable", severity=Severity.GRAVE, place=logs.place, problem=problem)
             continue
-        count = logs.number("result_query_count")
-        if count is not None and count != len(latencies):
-            yield fact(
-                "check.stamp_count", severity=Severity.GRAVE, place=logs.place, own=len(latencies), loadgen=int(count)
-            )
+        count, own = logs.number("result_query_count"), len(queries.begun_ns)
+        if count is not None and count != own:
+            yield fact("check.stamp_count", severity=Severity.GRAVE, place=logs.place, own=own, loadgen=int(count))
             continue
-        pairs = ((percentile(latencies), logs.number("result_90.00_percentile_latency_ns")),
-                 (early_stopping(latencies), logs.number("early_stopping_latency_ss")))  # fmt: skip
-        for own_ns, theirs_ns in pairs:
-            if own_ns is not None and theirs_ns is not None and not confirms(latencies, theirs_ns, own_ns):
-                yield fact(
-                    "check.stamps",
-                    severity=Severity.GRAVE,
-                    place=logs.place,
-                    own_s=own_ns / 1e9,
-                    loadgen_s=theirs_ns / 1e9,
-                )
-
-
-def _own_latencies(path: Path) -> list[int] | None:
-    """Nanoseconds of each query; None where they cannot be read."""
-    try:
-        if not is_plain(path):
-            return None
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stamps:
-            latencies: list[int] = (stamps["ended_ns"] - stamps["begun_ns"]).tolist()
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TypeError, AttributeError, MemoryError):
-        return None
-    return latencies
+        for other in contradicted(queries, logs.number):
+            yield fact(
+                "check.stamps",
+                severity=Severity.GRAVE,
+                place=logs.place,
+                own_s=other.own_ns / 1e9,
+                loadgen_s=other.loadgen_ns / 1e9,
+            )
 
 
 def claims_follow_from_measurements(tree: ResultTree) -> Iterator[Fact]:

@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,6 +18,7 @@ from perfguard.tasks.child.answers import encoded
 from perfguard.tasks.child.examples import Inputs
 from perfguard.tasks.child.postprocessing import Arrays
 from perfguard.tasks.scores import PERCENTILE
+from perfguard.tasks.two_clocks import StampedQueries
 
 _SCENARIOS = {
     Scenario.SINGLE_STREAM: lg.TestScenario.SingleStream,
@@ -28,14 +29,6 @@ _NO_AUDIT = "perfguard-has-no-audit.config"
 """LoadGen takes settings from a file of this name in its working directory; its default name might be there."""
 SAMPLED = 64  # Answers that are logged while speed is measured, about
 _REPORTS_NS = 1_000_000_000  # How often the driver says that it goes on
-
-
-@dataclass(slots=True)
-class Stamps:
-    """When queries came and were answered, nanoseconds of the monotonic clock, in order of their answers."""
-
-    begun: list[int] = field(default_factory=list)
-    ended: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +42,7 @@ class System:
     failed: Callable[[BaseException], NoReturn]  # Ends the process: LoadGen takes no exception
 
 
-def measure(system: System, job: TaskJob, pace_s: float) -> Stamps:
+def measure(system: System, job: TaskJob, pace_s: float) -> StampedQueries:
     """Let LoadGen send queries until it has enough; its logs are in the job's folder, byte for byte.
 
     `pace_s` is about how long a query takes.
@@ -64,6 +57,7 @@ def measure(system: System, job: TaskJob, pace_s: float) -> Stamps:
     log.enable_trace = False
     gc.collect()
     gc.disable()
+    driver.returned_ns.append(time.perf_counter_ns())
     try:
         lg.StartTestWithLogSettings(sut, qsl, _settings(job, pace_s), log, _NO_AUDIT)
     finally:
@@ -71,7 +65,7 @@ def measure(system: System, job: TaskJob, pace_s: float) -> Stamps:
         driver.close()
         lg.DestroyQSL(qsl)
         lg.DestroySUT(sut)
-    return driver.stamps
+    return StampedQueries(driver.begun_ns, driver.ended_ns, driver.returned_ns)
 
 
 def _settings(job: TaskJob, pace_s: float) -> lg.TestSettings:
@@ -104,7 +98,9 @@ class _QueryDriver:
     """Answers each query when it comes, in the thread that brings it."""
 
     def __init__(self, system: System) -> None:
-        self.stamps = Stamps()
+        self.begun_ns: list[int] = []  # As in `StampedQueries`, in order of the answers
+        self.ended_ns: list[int] = []
+        self.returned_ns: list[int] = []
         self._system, self._answered, self._reported_ns = system, 0, time.perf_counter_ns()
 
     def issue(self, samples: list[lg.QuerySample]) -> None:
@@ -128,8 +124,9 @@ class _QueryDriver:
             system.failed(error)
         ended_ns = time.perf_counter_ns()
         lg.QuerySamplesComplete(responses)
-        self.stamps.begun.append(begun_ns)
-        self.stamps.ended.append(ended_ns)
+        self.returned_ns.append(time.perf_counter_ns())
+        self.begun_ns.append(begun_ns)
+        self.ended_ns.append(ended_ns)
         self._answered += len(samples)
         if ended_ns - self._reported_ns > _REPORTS_NS:
             self._reported_ns = ended_ns

@@ -33,12 +33,12 @@ from perfguard.tasks.loadgen_logs import (
     parse_answers,
     parse_detail,
 )
-from perfguard.tasks.scores import confirms, early_stopping, percentile, snr_db
+from perfguard.tasks.scores import early_stopping, percentile, snr_db
+from perfguard.tasks.two_clocks import StampedQueries, contradicted, write_stamps
 
 if TYPE_CHECKING:
     from perfguard.tasks.child.backends import Loaded
     from perfguard.tasks.child.examples import TaskExamples
-    from perfguard.tasks.child.loadgen import Stamps
     from perfguard.tasks.child.models import Model
     from perfguard.tasks.child.postprocessing import Arrays
 
@@ -208,11 +208,11 @@ def _warmed_up(ready: _Ready, warmups: int, batch: int) -> float:
     return fastest_s
 
 
-def _speed(job: TaskJob, stamps: Stamps, duration_s: float, before: _Used) -> MeasuredSpeed:
+def _speed(job: TaskJob, stamps: StampedQueries, duration_s: float, before: _Used) -> MeasuredSpeed:
     detail = parse_detail((Path(job.logs) / DETAIL).read_text(encoding="utf-8"), source=DETAIL)
     used = _Used.now()
-    latencies_ns = [end - begin for begin, end in zip(stamps.begun, stamps.ended, strict=True)]
-    np.savez_compressed(Path(job.logs) / OWN_STAMPS, begun_ns=np.array(stamps.begun), ended_ns=np.array(stamps.ended))
+    write_stamps(Path(job.logs) / OWN_STAMPS, stamps)
+    latencies_ns = stamps.latencies_ns
     is_offline = job.scenario is Scenario.OFFLINE
     own_score, own_p90 = (None, None) if is_offline else (early_stopping(latencies_ns), percentile(latencies_ns))
     cpu_s = used.cpu_s - before.cpu_s
@@ -229,12 +229,7 @@ def _speed(job: TaskJob, stamps: Stamps, duration_s: float, before: _Used) -> Me
         wall_per_cpu=duration_s / cpu_s if single else None,
         waited_share=(used.waited_s - before.waited_s) / duration_s,
         invalid_because=tuple(detail.errors),
-        is_confirmed=job.scenario is not Scenario.SINGLE_STREAM
-        or all(
-            confirms(latencies_ns, theirs, own)
-            for key, own in (("early_stopping_latency_ss", own_score), ("result_90.00_percentile_latency_ns", own_p90))
-            if own is not None and (theirs := detail.number(key)) is not None
-        ),
+        is_confirmed=job.scenario is not Scenario.SINGLE_STREAM or not any(contradicted(stamps, detail.number)),
         mean_s=_seconds(detail.number("result_mean_latency_ns")),
     )
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from perfguard.errors import MeasurementError
-from perfguard.tasks.scores import confirms, early_stopping, percentile, snr_db
+from perfguard.tasks.scores import early_stopping, percentile, snr_db
 
 
 @pytest.mark.parametrize(("count", "index"), [(1, 0), (2, 1), (10, 9), (100, 90), (1024, 921)])
@@ -45,30 +45,6 @@ def test_the_estimate_is_never_below_the_percentile_and_leaves_out_as_many_as_th
     left_out = count - found
     assert stats.binom.cdf(left_out, count, 0.1) <= 0.01 < stats.binom.cdf(left_out + 1, count, 0.1)
     assert found >= percentile(latencies)
-
-
-EVEN = [1_000_000] * 1000
-STEEP = [50_000] * 900 + [4_000_000] * 100
-
-
-@pytest.mark.parametrize(
-    ("latencies", "theirs_ns", "is_confirmed"),
-    [
-        (EVEN, 1_009_999, True),
-        (EVEN, 990_001, True),
-        (EVEN, 1_010_100, False),
-        ([10_000_000] * 1000, 10_049_000, True),  # 0.5 % are more than 10 µs
-        ([10_000_000] * 1000, 10_051_000, False),
-        (STEEP, 55_000, True),  # a query more on this side
-        (STEEP, 4_009_000, True),
-        (STEEP, 500_000, True),  # between the two, where any value may be
-        (STEEP, 4_100_000, False),
-    ],
-)
-def test_loadgens_figure_is_confirmed_within_ten_microseconds_half_a_percent_or_some_ranks(
-    latencies, theirs_ns, is_confirmed
-):
-    assert confirms(latencies, theirs_ns, percentile(latencies)) is is_confirmed
 
 
 def test_signal_over_noise_of_a_thousandth_is_sixty_decibels():
