@@ -35,12 +35,12 @@ SLOW_WORKER = Change(
 LOST_REPORT = Change(
     what="a report of a worker gets lost in each training",
     file="child/processes.py",
-    old="        with contextlib.suppress(BrokenPipeError):\n            self._reports",
+    old="        with contextlib.suppress(BrokenPipeError):\n            os.write(self._reports",
     new='        run = getattr(message, "ticket", 0) // 1_000_000\n'
     '        if run and message.worker == "large-0" and message.updates and run != getattr(self, "run", 0):\n'
     "            self.run = run\n"
     "            return\n"
-    "        with contextlib.suppress(BrokenPipeError):\n            self._reports",
+    "        with contextlib.suppress(BrokenPipeError):\n            os.write(self._reports",
     names="late_share of large-0 (CPU)",
 )
 SKEWED_POLICY = Change(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+
+import msgspec
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """As bytes an array that begins with a number of its kind."""
 
 
 class Task(str, Enum):
@@ -33,15 +37,13 @@ class Range:
 # From a worker
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleWork:
+class ScheduleWork(_Message, frozen=True, kw_only=True, tag=0):
     """A worker is ready for its first range."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(_Message, frozen=True, kw_only=True, tag=1):
     """A worker has finished a range, and is ready for the next one."""
 
     worker: str
@@ -53,12 +55,17 @@ class Report:
     transfer_s: float = 0.0  # Seconds of copies of model and examples to a device and back
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerLost:
+class WorkerLost(_Message, frozen=True, kw_only=True, tag=2):
     """A worker has ended or cannot go on; said by whatever watches it."""
 
     worker: str
-    reason: str
+    reason: str  # At most 500 characters
+
+    @classmethod
+    def by(cls, worker: str, error: Exception) -> WorkerLost:
+        """A worker that an error ends."""
+        line = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:500]
+        return cls(worker=worker, reason=line.encode("utf-8", "replace").decode("utf-8"))
 
 
 FromWorker = ScheduleWork | Report | WorkerLost
@@ -66,8 +73,7 @@ FromWorker = ScheduleWork | Report | WorkerLost
 # To a worker
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecuteWork:
+class ExecuteWork(_Message, frozen=True, kw_only=True, tag=3):
     """Train on a range."""
 
     range: Range
@@ -75,41 +81,26 @@ class ExecuteWork:
     learning_rate: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluate:
+class Evaluate(_Message, frozen=True, kw_only=True, tag=4):
     """Compute the loss of a range."""
 
     range: Range
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(_Message, frozen=True, kw_only=True, tag=5):
     """End; nothing follows."""
 
 
 ToWorker = ExecuteWork | Evaluate | Stop
 
 
-# As bytes: arrays of JSON, so that a message never runs code of its sender
-
-_TYPES: tuple[type[FromWorker | ToWorker], ...] = (ScheduleWork, Report, WorkerLost, ExecuteWork, Evaluate, Stop)
-_CODES = {kind: code for code, kind in enumerate(_TYPES)}
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[FromWorker | ToWorker] = msgspec.msgpack.Decoder(FromWorker | ToWorker)
 
 
 def encode(message: FromWorker | ToWorker) -> bytes:
     """A message as bytes."""
-    kind = type(message)
-    if kind is ExecuteWork or kind is Evaluate:
-        part = message.range  # type: ignore[union-attr]
-        body = [part.ticket, part.task.value, part.start, part.stop]
-        if kind is ExecuteWork:
-            body += [message.updates, message.learning_rate]  # type: ignore[union-attr]
-        return _bytes([_CODES[kind], *body])
-    return _bytes([_CODES[kind], *(getattr(message, name) for name in kind.__slots__)])
-
-
-def _bytes(fields: list[Any]) -> bytes:
-    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass")  # as json.loads reads it
+    return _encoder.encode(message)
 
 
 def decode(content: bytes) -> FromWorker | ToWorker:
@@ -119,13 +110,6 @@ def decode(content: bytes) -> FromWorker | ToWorker:
         ValueError: They are no message.
     """
     try:
-        code, *body = json.loads(content)
-        kind = _TYPES[code]
-        if kind is ExecuteWork or kind is Evaluate:
-            ticket, task, start, stop, *more = body
-            part = Range(ticket=ticket, task=Task(task), start=start, stop=stop)
-            return Evaluate(range=part) if not more else ExecuteWork(range=part, updates=more[0], learning_rate=more[1])
-        message: FromWorker | ToWorker = kind(**dict(zip(kind.__slots__, body, strict=True)))
-    except (TypeError, ValueError, IndexError) as error:
+        return _decoder.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"not a message: {content[:40]!r}") from error
-    return message

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from perfguard.hetero.coordinator import Coordinator, Reaction
 from perfguard.hetero.happenings import Happening
 from perfguard.hetero.messages import Evaluate, ExecuteWork, FromWorker, Report
@@ -47,7 +49,7 @@ def retrain(
     for heard in schedule:
         message = heard.message
         if isinstance(message, Report) and (order := held.pop((message.worker, message.ticket), None)) is not None:
-            heard = replace(heard, message=replace(message, loss=work(message.worker, order)))  # noqa: PLW2901
+            heard = replace(heard, message=msgspec.structs.replace(message, loss=work(message.worker, order)))  # noqa: PLW2901
         reaction = _react(coordinator, heard)
         happened += reaction.happenings
         for worker, given in reaction.orders:

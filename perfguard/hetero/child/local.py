@@ -42,7 +42,7 @@ def work(place: WorkerPlace, channel: PipeChannel, given: Given) -> None:
     try:
         worker = _worker(group, given.devices[place.group], given, place.cpus)
     except Exception as error:  # noqa: BLE001 - of a device, say; the others go on
-        channel.send(WorkerLost(worker=place.name, reason=f"{type(error).__name__}: {error}"[:500]))
+        channel.send(WorkerLost.by(place.name, error))
         return
     serve(place.name, worker, channel)
 

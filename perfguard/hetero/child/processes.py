@@ -1,9 +1,8 @@
 """Workers as processes of this host, and those of other hosts beside them: the coordinator's transport.
 
-Each process has a pipe for orders, and all of them share one for reports.
-
-A report is shorter than what a pipe takes as a whole, so reports of several workers never mix. A process that ends is
-seen by its sentinel, whatever it said before.
+Each process has a pipe for orders, and all of them share one for reports. Pipes are in packet mode: what one write puts
+in, up to 4,096 bytes, one read takes out, so that reports of several workers never mix. A process that ends is seen by
+its sentinel, whatever it said before.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from perfguard.hetero.child.remote import Remotes
 
 _PR_SET_PDEATHSIG = 1
+_PACKET = select.PIPE_BUF  # Most bytes of a message
 _STOP_S = 5.0  # Longest end of workers that were asked to stop
 
 Main = Callable[[WorkerPlace, "PipeChannel", Any], None]
@@ -42,14 +42,15 @@ class PipeChannel:
     def receive(self) -> ToWorker:
         """The next order; `Stop` where the coordinator is gone."""
         try:
-            return decode(self._orders.recv_bytes())  # type: ignore[return-value]
-        except (EOFError, OSError):
+            content = os.read(self._orders.fileno(), _PACKET)
+        except OSError:
             return Stop()
+        return decode(content) if content else Stop()  # type: ignore[return-value]
 
     def send(self, message: FromWorker) -> None:
         """Say something to the coordinator; nothing happens where it is gone."""
         with contextlib.suppress(BrokenPipeError):
-            self._reports.send_bytes(encode(message))
+            os.write(self._reports.fileno(), encode(message))
 
 
 class Processes:
@@ -57,7 +58,8 @@ class Processes:
 
     def __init__(self, places: Sequence[WorkerPlace], main: Main, given: Any, remotes: Remotes | None = None) -> None:
         context = mp.get_context("spawn")
-        self._reports, theirs = context.Pipe(duplex=False)
+        self._reports, theirs = _packet_pipe()
+        os.set_blocking(self._reports.fileno(), False)
         self._poll = select.poll()
         self._poll.register(self._reports.fileno(), select.POLLIN)
         self._orders: dict[str, Connection] = {}
@@ -65,7 +67,7 @@ class Processes:
         self._watched: dict[int, str] = {}
         self._parent = os.getpid()
         for place in places:
-            reader, writer = context.Pipe(duplex=False)
+            reader, writer = _packet_pipe()
             process = context.Process(
                 target=_begin, args=(self._parent, main, place, PipeChannel(reader, theirs), given), daemon=False
             )
@@ -75,6 +77,7 @@ class Processes:
             self._watched[process.sentinel] = place.name
             self._poll.register(process.sentinel, select.POLLIN)
         theirs.close()
+        self._is_reporting = True
         self._remotes = remotes
         if remotes is not None:
             self._poll.register(remotes.fileno(), select.POLLIN)
@@ -82,18 +85,21 @@ class Processes:
     def receive(self, timeout_s: float) -> list[FromWorker]:
         """What workers have said, first; then which of them have ended."""
         ready = [fd for fd, _ in self._poll.poll(max(0.0, timeout_s) * 1000)]
-        found: list[FromWorker] = []
-        while self._reports.fileno() in ready:
-            try:
-                found.append(decode(self._reports.recv_bytes()))  # type: ignore[arg-type]
-            except EOFError:  # all workers are gone
-                self._poll.unregister(self._reports.fileno())
-                break
-            ready = [*(fd for fd in ready if fd != self._reports.fileno()), *(fd for fd, _ in self._poll.poll(0))]
+        found = self._drain()
         if self._remotes is not None and self._remotes.fileno() in ready:
             found += self._remotes.drain()
-        ended = dict.fromkeys(fd for fd in ready if fd in self._watched)
+        ended = [fd for fd in ready if fd in self._watched]
         return [*found, *(WorkerLost(worker=self._watched.pop(fd), reason=self._end_of(fd)) for fd in ended)]
+
+    def _drain(self) -> list[FromWorker]:
+        found: list[FromWorker] = []
+        with contextlib.suppress(BlockingIOError):
+            while content := os.read(self._reports.fileno(), _PACKET):
+                found.append(decode(content))  # type: ignore[arg-type]
+            if self._is_reporting:  # all workers are gone
+                self._poll.unregister(self._reports.fileno())
+                self._is_reporting = False
+        return found
 
     def _end_of(self, sentinel: int) -> str:
         self._poll.unregister(sentinel)
@@ -109,8 +115,8 @@ class Processes:
         if self._remotes is not None and self._remotes.owns(worker):
             self._remotes.send(worker, order)
             return
-        with contextlib.suppress(BrokenPipeError, OSError):
-            self._orders[worker].send_bytes(encode(order))
+        with contextlib.suppress(OSError):
+            os.write(self._orders[worker].fileno(), encode(order))
 
     def pid_of(self, worker: str) -> int:
         """The process of a worker."""
@@ -129,6 +135,11 @@ class Processes:
                 process.kill()
                 process.join()
         self._reports.close()
+
+
+def _packet_pipe() -> tuple[Connection, Connection]:
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_DIRECT)
+    return Connection(reader, writable=False), Connection(writer, readable=False)
 
 
 def _begin(parent: int, main: Main, place: WorkerPlace, channel: PipeChannel, given: Any) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import cast
 
 import torch
+from msgspec import structs
 from torch import nn
 
 from perfguard.errors import MeasurementError
@@ -170,7 +171,7 @@ class WorkerPool:
                 number, ticket = divmod(message.ticket, _TICKETS)
                 if number != self._number:
                     continue
-                heard = replace(message, ticket=ticket)
+                heard = structs.replace(message, ticket=ticket)
                 self._sums.add(self._ordered[message.worker], message)
                 self._answered(message.worker)
             elif isinstance(message, WorkerLost):
@@ -183,7 +184,7 @@ class WorkerPool:
         if not isinstance(order, Stop):
             part = self._ordered[worker] = replace(order.range, ticket=self._number * _TICKETS + order.range.ticket)
             self._sent[worker] = time.perf_counter()
-            self._processes.send(worker, replace(order, range=part))
+            self._processes.send(worker, structs.replace(order, range=part))
 
     def signals(self, sums: _Sums) -> dict[str, float]:
         """Of one training, by name; causes come before what follows from them."""

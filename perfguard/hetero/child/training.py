@@ -151,7 +151,7 @@ def work_remotely(address: str, data_folder: Path, *, threads: int, timeout_s: f
             device = torch_device(device_of(group))
             worker = Replica(shared, model, examples, loss_sum(shape), device=device, speed=group.speed)
         except Exception as error:
-            channel.send(WorkerLost(worker=name, reason=f"{type(error).__name__}: {error}"[:500]))
+            channel.send(WorkerLost.by(name, error))
             raise
         serve(name, worker, channel)
         return name

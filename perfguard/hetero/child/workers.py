@@ -264,7 +264,7 @@ def serve(name: str, worker: RangeWorker, channel: Channel, clock: Callable[[], 
         try:
             done = _done(worker, order)
         except Exception as error:  # noqa: BLE001 - of the model or the device; the others go on
-            channel.send(WorkerLost(worker=name, reason=_reason(error, order.range)))
+            channel.send(_lost(name, error, order.range))
             return
         ended = clock()
         channel.send(
@@ -288,9 +288,8 @@ def _done(worker: RangeWorker, order: ExecuteWork | Evaluate) -> Done:
     return done if math.isfinite(done.loss) else Done(math.nan, done.updates, done.transfer_s)
 
 
-def _reason(error: Exception, part: Range) -> str:
-    if isinstance(error, torch.OutOfMemoryError):
-        settings = "its group's batch and maximum" if part.task is Task.TRAIN else "loss_batch"
-        return f"out of memory on its device, on {part.size:,} examples; lower {settings}"
-    lines = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"[:500]
+def _lost(worker: str, error: Exception, part: Range) -> WorkerLost:
+    if not isinstance(error, torch.OutOfMemoryError):
+        return WorkerLost.by(worker, error)
+    settings = "its group's batch and maximum" if part.task is Task.TRAIN else "loss_batch"
+    return WorkerLost(worker=worker, reason=f"out of memory on its device, on {part.size:,} examples; lower {settings}")

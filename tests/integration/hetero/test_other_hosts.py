@@ -146,16 +146,7 @@ def test_hosts_that_do_not_come_are_not_waited_for_longer_than_asked():
             pass
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        Report(worker="far-1", ticket=1, loss=1.0),
-        Report(worker="far-0", ticket="1", loss=1.0),
-        Report(worker="far-0", ticket=1, loss=1.0, updates=None),
-        Report(worker="far-0", ticket=1, loss="x"),
-        Stop(),
-    ],
-)
+@pytest.mark.parametrize("message", [Report(worker="far-1", ticket=1, loss=1.0), Stop()])
 def test_what_no_worker_says_is_refused(message):
     assert _said_by("far-1", ScheduleWork(worker="far-1")) == ScheduleWork(worker="far-1")
     with pytest.raises(ValueError, match="far-0 sent"):

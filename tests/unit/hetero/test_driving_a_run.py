@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from perfguard.hetero.coordinator import Coordinator, Snapshot
 from perfguard.hetero.driving import BusyTime, Drive, Listener, Paces, wait_until_ready
@@ -152,7 +151,7 @@ def test_paces_are_the_seconds_that_workers_take():
     class Paced(Workers):
         def receive(self, timeout_s):
             reports = super().receive(timeout_s)
-            return [replace(each, busy_s=each.busy_s * 0.9, transfer_s=each.busy_s * 0.1) for each in reports]
+            return [structs.replace(each, busy_s=each.busy_s * 0.9, transfer_s=each.busy_s * 0.1) for each in reports]
 
     workers = Paced({"a-0": 0.1, "b-0": 0.02})
     plan = TrainingPlan(
