@@ -92,6 +92,8 @@ class Config:
     """How many of these CPUs to use, with one thread each."""
     numa: str | None = None
     """NUMA node to measure on, or `none` to leave memory unbound."""
+    wait: bool = False
+    """Wait while another perfguard measures on this host, instead of ending."""
     env_profile: EnvProfile = EnvProfile.STABLE
     """`stable` pins allocator and threading; `production` leaves your environment as it is."""
     budget_s: float | None = None

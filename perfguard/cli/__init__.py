@@ -10,42 +10,60 @@ import click
 
 from perfguard import __version__
 
-_COMMANDS = {
-    "init": ("init", "Write a first configuration, benchmark and workflows."),
-    "run": ("measure", "Measure a suite, without a comparison."),
-    "compare": ("measure", "Measure two arms in interleaved blocks and judge each case."),
-    "gate": ("measure", "Judge the working tree against the stored baseline or the last commit."),
-    "profile": ("profile", "Show which ops a training step spends its time in; compare two traces."),
-    "tune": ("tune", "Find the settings that make a training step faster, by paired trials."),
-    "hetero": ("hetero", "Train one model with workers of different speed (Hogbatch, Adaptive Hogbatch)."),
-    "task": ("task", "Run standard models with quality targets by MLPerf Mobile's rules; compare frameworks."),
-    "study": ("study", "Measure a published study again, beside the paper's own figures."),
-    "bisect": ("measure", "Find the commit that made cases slower, by paired gates."),
-    "baseline": ("baselines", "Show, update or compare stored baselines."),
-    "allow": ("baselines", "Accept a slowdown of a case up to a limit, until a date."),
-    "calibrate": ("calibrate", "Run A/A gates on this machine; store its false-alarm rate and noise."),
-    "plan": ("calibrate", "Compute the blocks and minutes that detect a slowdown; make undetectable cases advisory."),
-    "show": ("runs", "Print the verdict of a recorded run."),
-    "history": ("history", "Show cases over the recorded runs, and where they became slower or faster."),
-    "db": ("history", "Look after the database of recorded runs: status, backup, move to PostgreSQL, export."),
-    "serve": ("serve", "Serve pages and a JSON API over the recorded runs."),
-    "fleet": ("fleet", "Run gates on many machines, through PostgreSQL or Slurm."),
-    "report": ("runs", "Write recorded runs as one HTML file."),
-    "publish": ("runs", "Write a static site over the recorded runs."),
-    "tui": ("runs", "Watch a run live in the terminal; drill down to ops; browse history."),
-    "watch": ("runs", "Print a run's events as lines, live or recorded."),
-    "export": ("interchange", "Write a recorded run in the format of another tool."),
-    "import": ("interchange", "Show and compare files of other benchmark tools."),
-    "github": ("github", "Gate pull requests and comment on them, from a GitHub workflow."),
-    "list": ("describe", "List suites, benchmarks and cases."),
-    "fingerprint": ("describe", "Show what this machine (or a recorded one) is."),
-    "doctor": ("describe", "Check the host for sources of noise, with the fix for each."),
-    "env": ("describe", "Make an environment for a software stack, for instance ipex."),
-    "config": ("describe", "Show the configuration and where it comes from."),
-    "schema": ("describe", "Print the JSON schema of an output."),
-    "version": ("describe", "Show versions."),
+_GROUPS = {
+    "Gate": {
+        "init": ("init", "Write a first configuration, benchmark and workflows."),
+        "gate": ("measure", "Judge the working tree against the baseline or last commit."),
+        "compare": ("measure", "Measure two arms in interleaved blocks and judge each case."),
+        "run": ("measure", "Measure a suite, without a comparison."),
+        "bisect": ("measure", "Find the commit that made cases slower, by paired gates."),
+        "allow": ("baselines", "Accept a slowdown of a case up to a limit, until a date."),
+        "demo": ("demo", "Gate a small project that got slower, and write its report."),
+    },
+    "Inspect": {
+        "show": ("runs", "Print the verdict of a recorded run."),
+        "tui": ("runs", "Watch a run live; drill down to ops; browse history."),
+        "watch": ("runs", "Print a run's events as lines, live or recorded."),
+        "profile": ("profile", "Show which ops a training step spends its time in."),
+        "explain": ("explain", "Say what a verdict, a code or an exit code means."),
+        "list": ("describe", "List suites, benchmarks and cases."),
+    },
+    "Optimize": {
+        "tune": ("tune", "Find settings that make a training step faster."),
+        "study": ("study", "Measure a published study again, beside the paper's figures."),
+    },
+    "Train and tasks": {
+        "hetero": ("hetero", "Train with workers of different speed (Adaptive Hogbatch)."),
+        "task": ("task", "Run standard models with quality targets; compare frameworks."),
+    },
+    "Baselines and history": {
+        "baseline": ("baselines", "Show, update or compare stored baselines."),
+        "calibrate": ("calibrate", "Measure this machine's false-alarm rate and noise."),
+        "plan": ("calibrate", "Compute the blocks and minutes that detect a slowdown."),
+        "history": ("history", "Show cases over the runs, and where they became slower."),
+        "db": ("history", "Look after the database of runs: back up, move, export."),
+    },
+    "Share": {
+        "report": ("runs", "Write recorded runs as one HTML file."),
+        "publish": ("runs", "Write a static site over the recorded runs."),
+        "serve": ("serve", "Serve pages and a JSON API over the recorded runs."),
+        "github": ("github", "Gate pull requests and comment on them, from a workflow."),
+        "export": ("interchange", "Write a recorded run in the format of another tool."),
+        "import": ("interchange", "Show and compare files of other benchmark tools."),
+        "schema": ("describe", "Print the JSON schema of an output."),
+    },
+    "Host": {
+        "doctor": ("describe", "Check the host for sources of noise, with the fix for each."),
+        "fingerprint": ("describe", "Show what this machine (or a recorded one) is."),
+        "fleet": ("fleet", "Run gates on many machines, through PostgreSQL or Slurm."),
+        "env": ("describe", "Make an environment for a software stack, such as ipex."),
+        "config": ("describe", "Show the configuration and where it comes from."),
+        "completion": ("explain", "Print the shell's completion of commands, options and cases."),
+        "version": ("describe", "Show versions."),
+    },
 }
-"""Module and help by name, in the order in which commands are useful."""
+"""Module and help by name, by purpose, in the order in which commands are useful."""
+_COMMANDS = {name: command for commands in _GROUPS.values() for name, command in commands.items()}
 
 _EPILOG = """\b
 Exit codes: 0 pass, 1 regression, 2 usage or configuration, 3 infrastructure or internal,
@@ -71,10 +89,12 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List commands with their one-line help, without importing them."""
+        """List commands by purpose with their one-line help, without importing them."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+        width = max(map(len, _COMMANDS))
+        for title, commands in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in commands.items()])
 
 
 @click.group(cls=LazyGroup, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from perfguard.cli.completion import complete_cases, complete_suites
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.config import FAIL_ON_CHOICES, LoadedConfig, load_config, outcomes_in
 from perfguard.errors import ConfigError, UsageError
@@ -31,7 +32,7 @@ ARM is one of, or several joined by '+':
   set:NAME=VALUE,…   parameters of the cases (see `perfguard list`), as in set:optimizer=fused
   stack:ipex         the environment of `perfguard env create ipex`
 """
-_MACHINE_KEYS = ("cpus", "threads", "numa", "env_profile", "python", "setup", "confine")
+_MACHINE_KEYS = ("cpus", "threads", "numa", "env_profile", "python", "setup", "confine", "wait")
 MEASURING_KEYS = ("suite", "budget_s", "samples", "sample_s", "max_blocks", "seed", *_MACHINE_KEYS)
 """Options that are settings of the configuration."""
 
@@ -54,21 +55,88 @@ def flag(*names: str, **fields: Any) -> Callable[[F], F]:
     return click.option(*names, is_flag=True, **fields)
 
 
+class SectionedCommand(click.Command):
+    """A command whose help lists its options under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each section, in the order of its first option; options of none come last."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in sorted(self.get_params(ctx), key=lambda each: not getattr(each, "section", "")):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def section(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:
+    """Options under a heading of the help of a `SectionedCommand`."""
+
+    def decorate(function: F) -> F:
+        before = len(getattr(function, "__click_params__", ()))
+        function = together(*options)(function)
+        for parameter in getattr(function, "__click_params__", ())[before:]:
+            parameter.section = title
+        return function
+
+    return decorate
+
+
+class RatioType(click.ParamType[float]):
+    """`5%` or `0.05`."""
+
+    name = "ratio"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The ratio; `2` is refused as a slip, `200%` is not."""
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_percentage(param.opts[0] if param is not None else self.name, value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class SecondsType(click.ParamType[float]):
+    """`300`, `90s`, `5m` or `2h`."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number of seconds."""
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(s|m|min|h)?\s*", value)
+        if found is None:
+            self.fail(f"{value!r} is no time; write it as 300, 90s, 5m or 2h", param, ctx)
+        return float(found[1]) * {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}[found[2]]
+
+
+def _as_json(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
+    if value:
+        context.params["output_format"] = "json"
+
+
 json_option = flag("--json", "as_json", help="JSON instead of text.")
-format_option = click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Format of the result on stdout.",
-)
+
+
+def format_choice(*formats: str, help: str = "Format of the result on stdout.") -> Callable[[F], F]:  # noqa: A002
+    """`--format`, the first one being the default, and `--json` for short."""
+    return together(
+        click.option(
+            "--format", "output_format", type=click.Choice(formats), default=formats[0], show_default=True, help=help
+        ),
+        flag("--json", expose_value=False, callback=_as_json, help="The same as --format json."),
+    )
+
+
+format_option = format_choice("table", "json")
 suite_option = click.option("-s", "--suite", help="Suite.")
 setup_option = click.option(
     "--setup", metavar="COMMAND", help="Command that installs a git: arm's tree into its own venv: 'pip install .'."
 )
 margin_option = click.option(
-    "--margin", type=float, metavar="RATIO", help="Smallest slowdown worth a flag; default 0.005, which is 0.5 %."
+    "--margin", type=RatioType(), metavar="RATIO", help="Smallest slowdown worth a flag; default 0.5%."
 )
 env_profile_option = click.option(
     "--env-profile",
@@ -80,52 +148,66 @@ cpus_option = click.option("--cpus", metavar="LIST", help="CPUs to measure on, s
 
 threads_option = click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each.")
 
-_SELECTING = together(
-    click.option("-s", "--suite", help="Suite to measure: quick, pr, full, hetero or one of your own."),
+_SELECTING = section(
+    "What is measured",
+    click.option(
+        "-s",
+        "--suite",
+        shell_complete=complete_suites,
+        help="Suite to measure: quick, pr, full, hetero, tasks or one of your own.",
+    ),
     click.option(
         "-c",
         "--case",
         "patterns",
         multiple=True,
         metavar="PATTERN",
+        shell_complete=complete_cases,
         help="Cases instead of a suite: an id, a benchmark, a glob or tag:NAME; may be repeated.",
     ),
 )
 _BUDGET = click.option(
     "--budget",
     "budget_s",
-    type=float,
-    metavar="SECONDS",
-    help="Wall-clock budget of measuring; default: the suite's. Profiling of red cases comes on top.",
+    type=SecondsType(),
+    metavar="TIME",
+    help="Wall-clock budget of measuring: 300, 90s, 5m; default: the suite's. Profiling of red cases comes on top.",
 )
 _SAMPLING = together(
-    click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound."),
-    env_profile_option,
-    python_option,
-    click.option(
-        "--samples",
-        "--slices",
-        "samples",
-        type=int,
-        metavar="N",
-        help="Samples of each arm, case and block; default 12.",
+    section(
+        "Where",
+        click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound."),
+        env_profile_option,
+        python_option,
+        flag("--wait", default=None, help="Wait while another perfguard measures on this host, instead of ending."),
     ),
-    click.option(
-        "--sample-s",
-        "--slice-s",
-        "sample_s",
-        type=float,
-        metavar="SECONDS",
-        help="Wanted length of a sample; default 0.02.",
+    section(
+        "How long",
+        click.option(
+            "--samples",
+            "--slices",
+            "samples",
+            type=int,
+            metavar="N",
+            help="Samples of each arm, case and block; default 12.",
+        ),
+        click.option(
+            "--sample-s",
+            "--slice-s",
+            "sample_s",
+            type=float,
+            metavar="SECONDS",
+            help="Wanted length of a sample; default 0.02.",
+        ),
+        click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks; default 60."),
+        click.option("--seed", type=int, metavar="N", help="Seed of everything random; always recorded."),
     ),
-    click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks; default 60."),
-    click.option("--seed", type=int, metavar="N", help="Seed of everything random; always recorded."),
 )
-sampling_options = together(cpus_option, threads_option, _SAMPLING)
+sampling_options = together(section("Where", cpus_option, threads_option), _SAMPLING)
 """Options on where and how samples are taken."""
 
 options_without_budget = together(_SELECTING, sampling_options)
-measuring_options = together(_SELECTING, _BUDGET, sampling_options)
+measuring_options = together(_SELECTING, section("How long", _BUDGET), sampling_options)
 """Options of every command that measures."""
 
 
@@ -144,20 +226,23 @@ class Counts(click.ParamType[tuple[int, ...]]):
 
 scaling_options = together(
     _SELECTING,
-    _BUDGET,
-    cpus_option,
-    click.option(
-        "--threads",
-        type=Counts(),
-        metavar="N",
-        help="How many of the CPUs to use; one thread each. With --ranks: threads of each rank, such as 1,2.",
-    ),
-    click.option(
-        "--ranks",
-        type=Counts(),
-        metavar="N,…",
-        help="Measure training steps in so many processes at once, each on its own cores: with DistributedDataParallel "
-        "over gloo, and as independent replicas. The result has their throughput.",
+    section("How long", _BUDGET),
+    section(
+        "Where",
+        cpus_option,
+        click.option(
+            "--threads",
+            type=Counts(),
+            metavar="N",
+            help="How many of the CPUs to use; one thread each. With --ranks: threads of each rank, such as 1,2.",
+        ),
+        click.option(
+            "--ranks",
+            type=Counts(),
+            metavar="N,…",
+            help="Measure training steps in so many processes at once, each on its own cores: with "
+            "DistributedDataParallel over gloo, and as independent replicas. The result has their throughput.",
+        ),
     ),
     _SAMPLING,
 )
@@ -181,20 +266,21 @@ progress_options = together(
 )
 """Options on how much a command prints beside its result; they set `verbosity`."""
 
-output_options = together(
-    click.option(
-        "--format",
-        "output_format",
-        type=click.Choice(["table", "json", "md", "comment"]),
-        default="table",
-        show_default=True,
+output_options = section(
+    "Output",
+    format_choice(
+        "table",
+        "json",
+        "md",
+        "comment",
         help="Format of the result on stdout; comment: the Action's comment on a pull request.",
     ),
     progress_options,
 )
 """Options on how a result is shown."""
 
-verdict_options = together(
+verdict_options = section(
+    "Verdict",
     click.option(
         "--fail-on",
         metavar="LIST",
@@ -226,7 +312,8 @@ class _Confine(click.ParamType["bool | str"]):
         return known[value]
 
 
-trust_options = together(
+trust_options = section(
+    "Code that is not trusted",
     click.option(
         "--policy-from",
         metavar="REV",

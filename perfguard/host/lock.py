@@ -8,10 +8,12 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from perfguard.errors import HostUnfitError
+
+_LOOK_S = 1.0  # How often a waiting run looks
 
 
 def lock_path() -> Path:
@@ -20,10 +22,11 @@ def lock_path() -> Path:
 
 
 @contextlib.contextmanager
-def host_lock(path: Path | None = None) -> Iterator[None]:
+def host_lock(path: Path | None = None, *, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
     """Hold the host for the duration of a run.
 
     The kernel frees the lock when its owner dies, however it dies, so a file left behind is never taken for a run.
+    With `waiting` it waits while another run holds the lock; `waiting` is called with each new owner.
 
     Raises:
         HostUnfitError: Another run holds it, named by pid and start; or the file cannot be opened.
@@ -40,24 +43,37 @@ def host_lock(path: Path | None = None) -> Iterator[None]:
     except OSError as error:
         raise HostUnfitError(f"{path} cannot be opened: {error.strerror}; set TMPDIR to a writable place") from error
     try:
-        _take(descriptor, path)
+        _take(descriptor, path, waiting)
         yield
     finally:
         os.close(descriptor)
 
 
-def _take(descriptor: int, path: Path) -> None:
+def _take(descriptor: int, path: Path, waiting: Callable[[str], None] | None) -> None:
+    known = None
+    while not _is_taken(descriptor):
+        owner = _owner(path)
+        if waiting is None:
+            raise HostUnfitError(
+                f"another perfguard run is measuring on this host ({owner}), and two at once would time each other; "
+                "wait for it (--wait)"
+            )
+        if owner != known:
+            waiting(owner)
+            known = owner
+        time.sleep(_LOOK_S)
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        own = {"pid": os.getpid(), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        os.pwrite(descriptor, json.dumps(own).encode(), 0)
+
+
+def _is_taken(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise HostUnfitError(
-            f"another perfguard run is measuring on this host ({_owner(path)}); wait for it, two at once would time "
-            "each other"
-        ) from None
-    with contextlib.suppress(OSError):
-        os.ftruncate(descriptor, 0)
-        owner = {"pid": os.getpid(), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        os.pwrite(descriptor, json.dumps(owner).encode(), 0)
+        return False
+    return True
 
 
 def _owner(path: Path) -> str:

@@ -137,8 +137,10 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
         HostUnfitError: Another run measures here, or nothing can be written.
         UsageError: The asked-for CPUs cannot be used.
     """
-    started = time.monotonic()
-    with contextlib.ExitStack() as ending, catch_interrupts() as interrupts, host_lock():
+    waits = request.loaded.config.wait
+    lock = host_lock(waiting=(lambda owner: request.progress(fact("step.waiting", owner=owner))) if waits else None)
+    with contextlib.ExitStack() as ending, lock, catch_interrupts() as interrupts:
+        started = time.monotonic()
         selection = choose_cpus(request.loaded, request.fingerprint)
         folder, settings = RunFolder.create(request.loaded.project), _settings(request)
         session = Session(request, request.fingerprint, selection, folder, interrupts, settings, started)

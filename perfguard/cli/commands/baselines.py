@@ -122,7 +122,11 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
 @shared.measuring_options
 @click.option("--rounds", type=int, metavar="N", help="Independent rounds, each a fresh process.")
 @click.option(
-    "--spread", "spread_s", type=float, metavar="SECONDS", help="Minimum time from the first round to the last."
+    "--spread",
+    "spread_s",
+    type=shared.SecondsType(),
+    metavar="TIME",
+    help="Minimum time from the first round to the last.",
 )
 @shared.flag("--allow-dirty", help="Store even if the tree has uncommitted changes.")
 @shared.flag("--allow-unfit", help="Store even if `perfguard doctor` finds the host unfit.")

@@ -84,10 +84,21 @@ def _print_calibrated(found: Calibrated, *, as_json: bool) -> None:
 
 
 @click.command("plan")
-@click.option("--detect", required=True, metavar="EFFECT", help="Slowdown to detect, such as 2%.")
-@click.option("--power", default="80%", show_default=True, metavar="CHANCE", help="Chance to detect it, such as 95%.")
+@click.option(
+    "--detect", type=shared.RatioType(), required=True, metavar="EFFECT", help="Slowdown to detect, such as 2%."
+)
+@click.option(
+    "--power",
+    type=shared.RatioType(),
+    default="80%",
+    show_default=True,
+    metavar="CHANCE",
+    help="Chance to detect it, such as 95%.",
+)
 @click.option("-s", "--suite", help="Suite to plan for.")
-@click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Budget of one gate; default: the suite's.")
+@click.option(
+    "--budget", "budget_s", type=shared.SecondsType(), metavar="TIME", help="Budget of one gate; default: the suite's."
+)
 @shared.margin_option
 @shared.flag("--write", help="Store the plan, so that gates on this machine follow it.")
 @shared.format_option
@@ -100,11 +111,9 @@ def plan_command(**options: Any) -> None:
     from perfguard.gate.plan import plan_suite, write_plan
     from perfguard.report.terminal.calibration import render_plan
 
-    detect_ratio = shared.parse_percentage("--detect", options["detect"])
-    power = shared.parse_percentage("--power", options["power"])
     loaded = shared.load(options, keys=("suite", "budget_s"))
     request = build_request("plan", loaded, {"verbosity": Verbosity.QUIET})
-    plan = plan_suite(request, detect_ratio=detect_ratio, power=power)
+    plan = plan_suite(request, detect_ratio=options["detect"], power=options["power"])
     if options["output_format"] == "json":
         click.echo(to_json(plan, indent=1))
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfguard.cli.options import flag, format_option, load, together
+from perfguard.cli.options import SecondsType, flag, format_option, load, together
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, UsageError
 from perfguard.units import format_count, printable
@@ -35,7 +35,7 @@ _engine_option = click.option(
 _work_options = together(
     click.option("-s", "--suite", help="Suite to measure; default: as configured."),
     click.option("-c", "--case", "patterns", multiple=True, metavar="PATTERN", help="Cases instead of a suite."),
-    click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Budget of each shard's gate."),
+    click.option("--budget", "budget_s", type=SecondsType(), metavar="TIME", help="Budget of each shard's gate."),
     click.option(
         "--class",
         "classes",

@@ -58,8 +58,8 @@ def hetero_command() -> None:
 @click.option(
     "--time",
     "time_s",
-    type=float,
-    metavar="SECONDS",
+    type=shared.SecondsType(),
+    metavar="TIME",
     help="Maximum wall time, losses and time before --resume included.",
 )
 @click.option("--learning-rate", "learning_rate", type=float, metavar="RATE", help="Learning rate of SGD.")

@@ -28,37 +28,50 @@ For instance: perfguard bisect --good v1.4 --bad main -c 'step.bert*' --setup 'p
 """
 
 _judging_options = shared.together(
-    shared.flag("--anchor", help="Pair with the anchor's revision, with anchor_margin: detects many small slowdowns."),
-    click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to judge."),
+    shared.section(
+        "Arms",
+        click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to judge."),
+        shared.flag(
+            "--anchor", help="Pair with the anchor's revision, with anchor_margin: finds many small slowdowns."
+        ),
+        shared.setup_option,
+    ),
     shared.measuring_options,
-    shared.setup_option,
-    click.option(
-        "--inject",
-        "injections",
-        multiple=True,
-        metavar="PATTERN=+5%",
-        help="Slow down the candidate's cases (negative: the baseline's) to test the gate.",
+    shared.section(
+        "What is measured",
+        shared.flag("--measure-all", help="Measure also cases for which both arms run the same code."),
+        shared.flag("--measure-anyway", help="Measure even if both arms run the same code (A/A)."),
+        click.option(
+            "--inject",
+            "injections",
+            multiple=True,
+            metavar="PATTERN=+5%",
+            help="Slow down the candidate's cases (negative: the baseline's) to test the gate.",
+        ),
+        click.option(
+            "--ops/--no-ops",
+            default=None,
+            help="Compare the ops of all cases, or of none; default: of regressed cases.",
+        ),
     ),
-    shared.flag("--measure-all", help="Measure also cases for which both arms run the same code."),
-    shared.flag("--measure-anyway", help="Measure even if both arms run the same code (A/A)."),
-    click.option(
-        "--ops/--no-ops", default=None, help="Compare the ops of all cases, or of none; default: of regressed cases."
-    ),
-    shared.trust_options,
     shared.verdict_options,
-    tui_option,
+    shared.trust_options,
+    shared.section("Output", tui_option),
     shared.output_options,
 )
 """Options of `compare` and `gate`, but for the baseline."""
 
 
-@click.command("run", epilog=shared.ARMS_HELP)
-@shared.scaling_options
-@click.option(
-    "--arm", default="dir:.", show_default=True, metavar="ARM", help="What to measure: git:REV, python:PATH, …"
+@click.command("run", cls=shared.SectionedCommand, epilog=shared.ARMS_HELP)
+@shared.section(
+    "What is measured",
+    click.option(
+        "--arm", default="dir:.", show_default=True, metavar="ARM", help="What to measure: git:REV, python:PATH, …"
+    ),
 )
-@click.option("--rounds", type=int, metavar="N", help="Fresh processes to measure in.")
-@tui_option
+@shared.scaling_options
+@shared.section("How long", click.option("--rounds", type=int, metavar="N", help="Fresh processes to measure in."))
+@shared.section("Output", tui_option)
 @shared.output_options
 def run_command(**options: Any) -> None:
     """Measure a suite in fresh, pinned processes, without a comparison.
@@ -81,19 +94,22 @@ def run_command(**options: Any) -> None:
     show(run_arm(request, arm, rounds=loaded.config.rounds), options)
 
 
-@click.command("compare", epilog=_COMPARE_EPILOG)
-@click.option("--baseline", metavar="ARM", help="What to compare with.  [default: git:HEAD]")
+@click.command("compare", cls=shared.SectionedCommand, epilog=_COMPARE_EPILOG)
+@shared.section("Arms", click.option("--baseline", metavar="ARM", help="What to compare with.  [default: git:HEAD]"))
 @_judging_options
 def compare_command(**options: Any) -> None:
     """Measure two arms in interleaved blocks and judge each case."""
     judge("compare", options, default_baseline="git:HEAD")
 
 
-@click.command("gate")
-@click.option(
-    "--baseline",
-    metavar="ARM",
-    help="What to compare with; default: the stored baseline of this machine, else git:HEAD.",
+@click.command("gate", cls=shared.SectionedCommand)
+@shared.section(
+    "Arms",
+    click.option(
+        "--baseline",
+        metavar="ARM",
+        help="What to compare with; default: the stored baseline of this machine, else git:HEAD.",
+    ),
 )
 @_judging_options
 def gate_command(**options: Any) -> None:
@@ -105,17 +121,21 @@ def gate_command(**options: Any) -> None:
     judge("gate", options, default_baseline=None)
 
 
-@click.command("bisect", epilog=_BISECT_EPILOG)
-@click.option("--good", required=True, metavar="REV", help="Revision that is fast.")
-@click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="Revision that is slow.")
-@shared.flag("--first-parent", help="Take each merged branch as one commit.")
-@click.option(
-    "--path", "paths", multiple=True, metavar="PATH", help="Test only commits that touch PATH. May be repeated."
+@click.command("bisect", cls=shared.SectionedCommand, epilog=_BISECT_EPILOG)
+@shared.section(
+    "Commits",
+    click.option("--good", required=True, metavar="REV", help="Revision that is fast."),
+    click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="Revision that is slow."),
+    shared.flag("--first-parent", help="Take each merged branch as one commit."),
+    click.option(
+        "--path", "paths", multiple=True, metavar="PATH", help="Test only commits that touch PATH. May be repeated."
+    ),
+    shared.setup_option,
 )
-@shared.flag("--fresh", help="Measure everything again; ignore stored answers.")
 @shared.measuring_options
-@shared.setup_option
-@shared.margin_option
+@shared.section(
+    "Verdict", shared.margin_option, shared.flag("--fresh", help="Measure everything again; ignore stored answers.")
+)
 @shared.output_options
 def bisect_command(**options: Any) -> None:
     """Find the commit that made cases slower, by paired gates of the good revision against commits after it.

@@ -11,7 +11,16 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from perfguard.cli.options import env_profile_option, flag, format_option, load, progress_options, python_option
+from perfguard.cli.options import (
+    SecondsType,
+    env_profile_option,
+    flag,
+    format_choice,
+    format_option,
+    load,
+    progress_options,
+    python_option,
+)
 from perfguard.cli.output import plain_text, print_parts
 from perfguard.cli.targets import TakesScript, is_script
 from perfguard.codec import to_json
@@ -102,7 +111,9 @@ def profile_command(ctx: click.Context) -> None:
 @click.option("--numa", metavar="NODE", help="NUMA node to run on, or 'none' to leave memory unbound.")
 @env_profile_option
 @python_option
-@click.option("--timeout", "budget_s", type=float, metavar="SECONDS", help="Maximum time for a script's start or step.")
+@click.option(
+    "--timeout", "budget_s", type=SecondsType(), metavar="TIME", help="Maximum time for a script's start or step."
+)
 @click.option("--seed", type=int, metavar="N", help="Seed of data and hashes.")
 @flag(
     "--project",
@@ -110,7 +121,7 @@ def profile_command(ctx: click.Context) -> None:
     help="Also replay the step's ops alone, and compare them with the best that these CPUs can do.",
 )
 @_top_option
-@click.option("--format", "output_format", type=click.Choice(_FORMATS), default="table", show_default=True)
+@format_choice(*_FORMATS)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write; default: stdout.")
 @progress_options
 def target(**options: Any) -> None:

@@ -48,27 +48,20 @@ Arguments after a script go to the script.
 @click.option(
     "--budget",
     "budget_s",
-    type=float,
-    metavar="SECONDS",
+    type=shared.SecondsType(),
+    metavar="TIME",
     help=f"Wall-clock budget, the profile included.  [default: {_DEFAULT_BUDGET_S:g}]",
 )
 @click.option(
     "--timeout",
     "timeout_s",
-    type=float,
-    metavar="SECONDS",
+    type=shared.SecondsType(),
+    metavar="TIME",
     help=f"Maximum time for a script's start or step.  [default: {_DEFAULT_TIMEOUT_S:g}]",
 )
 @shared.flag("--fresh", help="Measure everything again; ignore stored trials.")
 @shared.sampling_options
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json", "md"]),
-    default="table",
-    show_default=True,
-    help="Format of the result on stdout.",
-)
+@shared.format_choice("table", "json", "md")
 @shared.progress_options
 def tune_command(**options: Any) -> None:
     """Find the settings that make TARGET faster: dtype, memory format, optimizer, allocator, threads, a case's options.
