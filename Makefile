@@ -58,8 +58,9 @@ schemas: $(READY) ## Write the published JSON schemas anew
 	for name in result profile events fingerprint task; do \
 	    $(BIN)/perfguard schema $$name > perfguard/schemas/$$name.schema.json || exit 1; done
 
-codes: $(READY) ## Write docs/codes.md anew from the catalogue of messages
+codes: $(READY) ## Write docs/codes.md and docs/cli.md anew from the messages and the commands
 	$(BIN)/python -m tests.documented_codes
+	$(BIN)/python -m tests.documented_commands
 
 proof-spine: $(READY) ## Measure what this version claims on this machine (40 minutes, nothing else running)
 	$(BIN)/python tests/proof/spine.py

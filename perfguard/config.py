@@ -187,7 +187,10 @@ def load_config(start: Path, environment: Mapping[str, str], options: Mapping[st
 
 def without_password(url: str | None) -> str | None:
     """A URL with its password left out; other text as it is."""
-    return None if url is None else re.sub(r"(://[^/@]*?):[^/]*@", r"\1:***@", url)
+    if url is None:
+        return None
+    hidden = re.sub(r"(://[^/@]*?):[^/]*@", r"\1:***@", url)
+    return re.sub(r"([?&][^=&]*(?:password|passfile)=)[^&]*", r"\1***", hidden, flags=re.IGNORECASE)
 
 
 def suite_specs(config: Config) -> tuple[SuiteSpec, ...]:

@@ -34,7 +34,7 @@ def register(database: Database, name: str, fingerprint: Fingerprint, classes: S
         "version": __version__,
         "seen_at": now,
     }
-    row = {"machine_id": fingerprint.machine_id, "stack_id": "", "content": stored_json(fingerprint)}
+    row = {"project": "", "machine_id": fingerprint.machine_id, "stack_id": "", "content": stored_json(fingerprint)}
     with database.writing() as connection:
         new = database.insertion(fleet_hosts, fleet_hosts.c.name)
         connection.execute(new.values(name=name, fitness=Fitness.FIT.value, reason="", fit_since=now, **said))
@@ -98,6 +98,20 @@ def state_fitness(database: Database, name: str, fitness: Fitness, *, reason: Fa
         change = change.values(fit_since=now_in(database))
     with database.writing() as connection:
         if not connection.execute(change).rowcount:
+            raise NothingSelectedError(f"there is no host {name!r}; `perfguard fleet hosts` lists them")
+
+
+def remove_host(database: Database, name: str) -> None:
+    """Forget a host and its canaries; the runs that it measured stay.
+
+    Raises:
+        NothingSelectedError: There is no such host.
+    """
+    from perfguard.history.tables import fleet_canaries, fleet_hosts
+
+    with database.writing() as connection:
+        connection.execute(fleet_canaries.delete().where(fleet_canaries.c.host == name))
+        if not connection.execute(fleet_hosts.delete().where(fleet_hosts.c.name == name)).rowcount:
             raise NothingSelectedError(f"there is no host {name!r}; `perfguard fleet hosts` lists them")
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,10 +15,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from perfguard.errors import ArmError, ExitCode, MeasurementError
+from perfguard.codec import from_builtins
+from perfguard.errors import ArmError, ExitCode, MeasurementError, StoreError
 from perfguard.history.recording import measured_run
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.fleet import Attempt, Delivery, GateWork
+from perfguard.records.verdict import Outcome
 from perfguard.runner.arms.git import run_git
 from perfguard.runner.process.launching import launched
 
@@ -25,6 +28,7 @@ _ANSWERS = (ExitCode.PASS, ExitCode.REGRESSION, ExitCode.INCONCLUSIVE)
 _HOPELESS = (ExitCode.USAGE, ExitCode.NOTHING_SELECTED)
 """Exit codes that every other host would end with, too."""
 _FETCH_S = 1800.0
+_LEAST_FREE = 200 << 20  # Bytes; checkouts and a run need some
 _LONGEST = 300  # Characters of what a gate said last
 
 
@@ -40,14 +44,14 @@ def measure(attempt: Attempt, *, host: str, folder: Path, environment: Mapping[s
         said = folder / f"shard-{attempt.shard_id}"
         exit_code = _gate(attempt, tree / attempt.work.folder, said, environment)
     except (ArmError, MeasurementError, OSError) as error:
-        return replace(of, problem=_failed(str(error)))
+        return replace(of, problem=_full(folder) or _failed(str(error)), is_hosts=_full(folder) is not None)
     if exit_code is None:
         return replace(of, problem=fact("fleet.took_too_long", severity=Severity.NOTABLE, lease_s=attempt.lease_s))
     try:
         if exit_code not in _ANSWERS:
-            last = (said.with_suffix(".err").read_text(encoding="utf-8", errors="replace").split("\n\n")[-1]).strip()
-            problem = _failed(last[-_LONGEST:] or "it said nothing", exit_code=exit_code)
-            return replace(of, problem=problem, exit_code=exit_code, is_final=exit_code in _HOPELESS)
+            problem = _full(folder) or _reason_in(said, exit_code)
+            is_final, is_hosts = exit_code in _HOPELESS, _full(folder) is not None
+            return replace(of, problem=problem, exit_code=exit_code, is_final=is_final, is_hosts=is_hosts)
         run_id = json.loads(said.with_suffix(".json").read_bytes())["run_id"]
         runs = tree / attempt.work.folder / ".perfguard" / "runs"
         return replace(of, exit_code=exit_code, measured=measured_run(runs / run_id, attempt.work.project))
@@ -56,6 +60,26 @@ def measure(attempt: Attempt, *, host: str, folder: Path, environment: Mapping[s
     finally:
         for suffix in (".json", ".err"):
             said.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def _reason_in(said: Path, exit_code: int) -> Fact:
+    """What the gate says of itself, else its last line."""
+    try:
+        gate = json.loads(said.with_suffix(".json").read_bytes())["gate"]
+        failed = [verdict for verdict in gate["verdicts"] if verdict["outcome"] == Outcome.FAILED.value]
+        return from_builtins(next(each for part in (*failed, gate) for each in part["reasons"]), Fact, source="a gate")
+    except (StoreError, OSError, ValueError, KeyError, TypeError, StopIteration):
+        text = said.with_suffix(".err").read_text(encoding="utf-8", errors="replace").strip()
+        return _failed((text.splitlines() or ["it said nothing"])[-1][-_LONGEST:], exit_code=exit_code)
+
+
+def _full(folder: Path) -> Fact | None:
+    """That nothing more can be written on this host; None where there is room."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        free = 0
+    return None if free >= _LEAST_FREE else fact("fleet.full", folder=str(folder), free_bytes=free)
 
 
 def _failed(text: str, *, exit_code: int | None = None) -> Fact:
@@ -69,10 +93,9 @@ def checked_out(work: GateWork, folder: Path) -> Path:
         ArmError: The repository cannot be cloned, or lacks a commit.
     """
     clone = folder / hashlib.sha256(work.repository.encode()).hexdigest()[:16]
-    if not (clone / ".git").exists():
-        clone.mkdir(parents=True, exist_ok=True)
-        run_git(clone, "init", "--quiet")
-        run_git(clone, "remote", "add", "origin", "--", work.repository)
+    clone.mkdir(parents=True, exist_ok=True)
+    run_git(clone, "init", "--quiet")  # also repairs one that was cut off
+    run_git(clone, "config", "remote.origin.url", work.repository)
     for commit in (work.baseline, work.candidate):
         if not _has(clone, commit):
             with contextlib.suppress(ArmError):  # servers may refuse single commits; branches hold them then

@@ -65,7 +65,7 @@ def _shards_of(connection: Connection, submission_ids: Sequence[int]) -> tuple[S
     from perfguard.history.tables import runs
 
     question = (
-        select(shards, runs.c.run_id)
+        select(shards, runs.c.run_id, runs.c.outcome)
         .outerjoin(runs, runs.c.id == shards.c.run_row)
         .where(shards.c.submission_id.in_(submission_ids))
         .order_by(shards.c.id)
@@ -86,6 +86,7 @@ def _shard(row: Mapping[str, Any]) -> Shard:
         changed_at=row["changed_at"],
         exit_code=row["exit_code"],
         run_id=row["run_id"],
+        outcome=row["outcome"],
         problem=_fact(row["problem"], row["id"]),
     )
 

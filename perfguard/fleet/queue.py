@@ -158,14 +158,15 @@ async def _queue(app: App, database: Database) -> None:
         await _defer(app, missing[start : start + _BATCH])
 
 
-async def _defer(app: App, missing: Sequence[overview.Waiting]) -> None:
-    """Queue shards; those that were lost before come first."""
+async def _defer(app: App, missing: Sequence[overview.Waiting], *, pause_s: float = 0.0) -> None:
+    """Queue shards; those that were lost before come first, after a pause for each attempt."""
     manager, task = app.job_manager, app.tasks["measure_shard"]
     jobs = [
         task.configure(
             queue=shard.machine_class,
             queueing_lock=_lock(shard.id),
             priority=shard.attempts,
+            schedule_in={"seconds": pause_s * shard.attempts} if pause_s * shard.attempts else None,
             task_kwargs={"shard_id": shard.id},
         ).job
         for shard in missing
@@ -226,7 +227,13 @@ async def _work(
     from procrastinate.worker import Worker
 
     async with _app(database).open_async() as app:
-        _register(app, database, measuring, cron=None if is_once else _every(_TENDS * poll_s))
+        _register(
+            app,
+            database,
+            measuring,
+            poll_s=0.0 if is_once else poll_s,
+            cron=None if is_once else _every(_TENDS * poll_s),
+        )
         await _tend(app, database)
         database.close()
         worker = Worker(
@@ -303,11 +310,11 @@ class _Measuring:
                 signal.signal(number, handler)
 
 
-def _register(app: App, database: Database, measure: Measure, *, cron: str | None = None) -> None:
+def _register(app: App, database: Database, measure: Measure, *, poll_s: float = 0.0, cron: str | None = None) -> None:
     async def measure_shard(shard_id: int) -> None:
         measure(shard_id)
-        # It gave nothing, or was given back.
-        await _defer(app, overview.waiting(database, Engine.QUEUE, shard_id=shard_id))
+        # It gave nothing, or was given back. After a failure another host may be better: this one asks first.
+        await _defer(app, overview.waiting(database, Engine.QUEUE, shard_id=shard_id), pause_s=2 * poll_s)
         database.close()  # an idle worker holds one connection, that of procrastinate
 
     async def tend_fleet(context: JobContext, timestamp: int) -> None:

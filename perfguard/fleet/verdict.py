@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from perfguard.errors import ExitCode
 from perfguard.records.fleet import Shard, ShardState
 
-OUTCOMES = {ExitCode.PASS: "pass", ExitCode.REGRESSION: "regression", ExitCode.INCONCLUSIVE: "inconclusive"}
-"""What a shard that is done is called, by the exit code of its gate."""
+_OUTCOMES = {ExitCode.PASS: "pass", ExitCode.REGRESSION: "regression", ExitCode.INCONCLUSIVE: "inconclusive"}
+
+
+def outcome_of(shard: Shard) -> str:
+    """What became of a shard, in a word; the run's own where its gate did not decide, as `different` is no noise."""
+    if shard.state is not ShardState.DONE:
+        return shard.state.value
+    of_code = _OUTCOMES.get(ExitCode(shard.exit_code), "failed") if shard.exit_code in list(ExitCode) else "failed"
+    return shard.outcome if of_code == "inconclusive" and shard.outcome is not None else of_code
 
 
 def exit_code_of(shards: Sequence[Shard]) -> ExitCode:

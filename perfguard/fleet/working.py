@@ -10,10 +10,11 @@ from pathlib import Path
 
 from perfguard.errors import DatabaseError
 from perfguard.fleet.canary import measure_canary
-from perfguard.fleet.hosts import fitness_of, heed_canary
+from perfguard.fleet.hosts import fitness_of, heed_canary, state_fitness
 from perfguard.fleet.shards import claim, deliver, give_back
 from perfguard.history.database import Database, data_folder
-from perfguard.records.facts import Fact, fact
+from perfguard.host.lock import host_lock
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.fleet import Acceptance, Attempt, Delivery, Fitness
 
 _PATIENCE_S = 900.0  # With a database that was restarted or cannot be reached
@@ -37,7 +38,7 @@ def take(
     host: str,
     measure: Callable[[Attempt], Delivery],
     say: Callable[[Fact], None],
-    canary: Callable[[], float] = measure_canary,
+    canary: Callable[[], float] | None = None,
 ) -> bool:
     """Measure a shard if this host is fit and the shard waits; whether the host may go on.
 
@@ -48,7 +49,8 @@ def take(
     if fitness_of(database, host) is not Fitness.FIT:
         say(fact("fleet.not_fit", host=host))
         return False
-    if drift := heed_canary(database, host, canary()):
+    canary_s = _canary_alone(say) if canary is None else canary()
+    if drift := heed_canary(database, host, canary_s):
         say(drift)
         return False
     attempt = claim(database, shard_id, host)
@@ -60,19 +62,31 @@ def take(
     except BaseException:
         give_back(database, attempt)
         raise
-    say(_outcome(delivery, deliver_patiently(database, delivery)))
+    if delivery.is_hosts and delivery.problem is not None:
+        say(delivery.problem)
+        give_back(database, attempt)
+        state_fitness(database, host, Fitness.UNFIT, reason=delivery.problem)
+        return False
+    say(_outcome(delivery, deliver_patiently(database, delivery, say)))
     return True
 
 
-def deliver_patiently(database: Database, delivery: Delivery) -> Acceptance:
+def _canary_alone(say: Callable[[Fact], None]) -> float:
+    """Measure the canary once nobody else measures on this host."""
+    with host_lock(waiting=lambda owner: say(fact("step.waiting", owner=owner))):
+        return measure_canary()
+
+
+def deliver_patiently(database: Database, delivery: Delivery, say: Callable[[Fact], None]) -> Acceptance:
     """Deliver, and wait for a database that is away for a while."""
     deadline, pause_s = time.monotonic() + _PATIENCE_S, 1.0
     while True:
         try:
             return deliver(database, delivery)
-        except DatabaseError:
+        except DatabaseError as error:
             if time.monotonic() > deadline:
                 raise
+            say(fact("fleet.database_away", severity=Severity.NOTABLE, shard=delivery.shard_id, error=str(error)))
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

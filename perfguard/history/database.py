@@ -30,6 +30,7 @@ _REMOTE = re.compile(
     r"fuse\.(glusterfs|rclone|s3fs|sshfs)"
 )
 """File systems that other machines write, too; a SQLite file in WAL mode would be corrupted there."""
+_NO_PATH = re.compile(r"[A-Za-z][\w+]+:|\d+(\.\d+){3}\b|localhost\b")  # A URL that was mistyped
 _SCRIPTS = Path(__file__).parent / "migrations"
 _LOCK = 0x70657266  # Of PostgreSQL: one migration at a time
 
@@ -113,7 +114,8 @@ def opened(setting: str | None, project: Path, *, upgrades: bool | None = None) 
         DatabaseError: It cannot be reached.
     """
     url = _url(setting, project)
-    name = url.database or "memory" if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    is_file = url.get_backend_name() == "sqlite"
+    name = url.database or "memory" if is_file else url.set(query={}).render_as_string(hide_password=True)
     database = Database(_engine(url, name), name)
     try:
         _prepare(database, upgrades=database.is_sqlite if upgrades is None else upgrades)
@@ -129,7 +131,13 @@ def _url(setting: str | None, project: Path) -> URL:
     if setting == OFF:
         return make_url(_MEMORY)
     if setting is None or "://" not in setting:
+        if setting is not None and _NO_PATH.match(setting):
+            raise ConfigError(
+                "database is neither a URL nor the path of a file; write postgresql://USER@HOST/NAME, or ./PATH"
+            )
         return make_url(_MEMORY).set(database=str(_file(setting, project)))
+    if setting.partition("://")[2].partition("?")[0].rpartition("/")[0].count("@") > 1:
+        raise ConfigError("database: write @ in a password as %40, and other special characters likewise")
     try:
         url = make_url(setting)
     except (ArgumentError, ValueError):

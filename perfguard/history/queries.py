@@ -272,15 +272,21 @@ def unpacked(content: bytes, source: str) -> RecordedSamples:
         raise StoreError(f"{source} are damaged: {error}") from error
 
 
-def read_fingerprints(database: Database, ids: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Fingerprint]:
-    """Fingerprints by the ids of machine and software; those that are not known are left out."""
+def read_fingerprints(
+    database: Database, project: str, ids: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], Fingerprint]:
+    """A project's fingerprints by the ids of machine and software; those that are not known are left out."""
     from sqlalchemy import select, tuple_
 
     from perfguard.history.tables import fingerprints
 
     key = tuple_(fingerprints.c.machine_id, fingerprints.c.stack_id)
     with database.reading() as connection:
-        rows = connection.execute(select(fingerprints).where(key.in_(ids))).all()
+        rows = connection.execute(
+            select(fingerprints.c.machine_id, fingerprints.c.stack_id, fingerprints.c.content).where(
+                fingerprints.c.project == project, key.in_(ids)
+            )
+        ).all()
     return {
         (machine_id, stack_id): from_builtins(json.loads(content), Fingerprint, source=f"fingerprint {machine_id}")
         for machine_id, stack_id, content in rows

@@ -121,7 +121,7 @@ def add_run_in(database: Database, connection: Connection, found: MeasuredRun) -
     _add_cases(connection, record.cases, ids, row)
     _add_samples(connection, found.samples, ids, row)
     if found.fingerprint is not None:
-        _add_fingerprint(database, connection, found.fingerprint)
+        _add_fingerprint(database, connection, found.record.project, found.fingerprint)
     return row
 
 
@@ -244,10 +244,11 @@ def _add_samples(
         connection.execute(samples.insert(), rows)
 
 
-def _add_fingerprint(database: Database, connection: Connection, found: Fingerprint) -> None:
+def _add_fingerprint(database: Database, connection: Connection, project: str, found: Fingerprint) -> None:
     from perfguard.history.tables import fingerprints
 
-    row = {"machine_id": found.machine_id, "stack_id": found.stack_id or "", "content": stored_json(found)}
+    row = {"project": project, "machine_id": found.machine_id, "stack_id": found.stack_id or ""}
+    row["content"] = stored_json(found)
     connection.execute(database.insertion(fingerprints, *fingerprints.primary_key), row)
 
 

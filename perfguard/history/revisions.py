@@ -107,17 +107,19 @@ def _measured(connection: Connection, project: str, commits: tuple[str, str]) ->
 def _compared(found: Sequence[_Measured], before: str, after: str) -> CaseBetweenRevisions | None:
     earlier = [each.median_s for each in found if each.commit == before]
     later = [each.median_s for each in found if each.commit == after]
-    paired = [each.effect for each in found if each.commit == after and each.baseline_commit == before and each.effect]
-    if not later or not (earlier or paired):
+    paired = [*_effects(found, after, before), *((-a, -c, -b) for a, b, c in _effects(found, before, after))]
+    if not paired and not (earlier and later):
         return None
     log_ratio, lower, upper = _pooled(paired) if paired else _over_runs(earlier, later)
+    # Where one side was measured in pairs alone, their effect says what it took.
+    before_s = statistics.median(earlier) if earlier else statistics.median(later) / math.exp(log_ratio)
     case_id, machine_id, stack_id = found[0].key
     return CaseBetweenRevisions(
         case_id=case_id,
         machine_id=machine_id,
         stack_id=stack_id,
-        before_s=statistics.median(earlier) if earlier else None,
-        after_s=statistics.median(later),
+        before_s=before_s,
+        after_s=statistics.median(later) if later else before_s * math.exp(log_ratio),
         before_runs=len(earlier),
         after_runs=len(later),
         paired_runs=len(paired),
@@ -125,6 +127,15 @@ def _compared(found: Sequence[_Measured], before: str, after: str) -> CaseBetwee
         lower=lower,
         upper=upper,
     )
+
+
+def _effects(found: Sequence[_Measured], candidate: str, baseline: str) -> list[tuple[float, float, float]]:
+    """Effects of one commit against another that runs measured in pairs."""
+    return [
+        each.effect
+        for each in found
+        if each.commit == candidate and each.baseline_commit == baseline and each.effect is not None
+    ]
 
 
 def _pooled(effects: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:

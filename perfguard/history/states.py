@@ -93,5 +93,7 @@ def find_change(changes: tuple[ChangePoint, ...], name: str) -> ChangePoint:
     found = [each for each in changes if each.after.run_id == name or (each.after.commit or "").startswith(name)]
     if len(found) == 1:
         return found[0]
-    known = ", ".join((each.after.commit or "")[:12] or each.after.run_id for each in changes) or "none"
+    if not changes:
+        raise UsageError(f"this case has no recorded change, so {name!r} names none; `perfguard history CASE` shows it")
+    known = ", ".join((each.after.commit or "")[:12] or each.after.run_id for each in changes)
     raise UsageError(f"{name!r} names {len(found)} changes of this case; its changes begin at: {known}")

@@ -26,7 +26,7 @@ from sqlalchemy import (
     and_,
 )
 
-REVISION = "0004"
+REVISION = "0005"
 """Newest migration; `perfguard.history.migrations` has them all."""
 
 metadata = MetaData(
@@ -130,10 +130,11 @@ samples = Table(
 fingerprints = Table(
     "fingerprints",
     metadata,
+    Column("project", Text, nullable=False),  # Empty for a host of the fleet
     Column("machine_id", Text, nullable=False),
     Column("stack_id", Text, nullable=False),  # Empty where no software was asked
     Column("content", Text, nullable=False),  # A fingerprint as JSON
-    PrimaryKeyConstraint("machine_id", "stack_id"),
+    PrimaryKeyConstraint("project", "machine_id", "stack_id"),
 )
 
 change_states = Table(

@@ -104,7 +104,7 @@ def verify(database: Database) -> Verified:
                 unpacked(content, f"samples of series {series_id} in row {row}")
             except StoreError as error:
                 damages.append(str(error))
-        for machine_id, _, content in connection.execute(select(fingerprints)):
+        for _, machine_id, _, content in connection.execute(select(fingerprints)):
             try:
                 from_builtins(json.loads(content), Fingerprint, source=f"fingerprint {machine_id}")
             except (StoreError, ValueError) as error:

@@ -88,6 +88,7 @@ class Shard:
     changed_at: float
     exit_code: int | None = None  # Of its gate
     run_id: str | None = None
+    outcome: str | None = None  # Of its run: `regressed`, `different`
     problem: Fact | None = None  # Why the latest attempt gave no result
 
 
@@ -116,6 +117,7 @@ class Delivery:
     measured: MeasuredRun | None = None
     problem: Fact | None = None
     is_final: bool = False  # Whether another attempt would fail alike
+    is_hosts: bool = False  # Whether the host failed: then the attempt does not count, and the host is unfit
     canary_s: float | None = None  # Of the host, just before; None where it was recorded by itself
 
 

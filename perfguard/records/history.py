@@ -120,7 +120,7 @@ class CaseBetweenRevisions:
     case_id: str
     machine_id: str | None
     stack_id: str | None
-    before_s: float | None  # Typical seconds of an iteration at the first revision; None where it was only compared
+    before_s: float  # Typical seconds of an iteration at the first revision; by the effect where only pairs know it
     after_s: float  # The same at the second one
     before_runs: int
     after_runs: int

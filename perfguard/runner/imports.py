@@ -78,7 +78,7 @@ def _names_in(path: Path, root: Path) -> Iterator[str]:
                 _require_clear(path, module)
                 yield from _prefixes(module)
                 yield from (f"{module}.{alias.name}" for alias in node.names)
-            case ast.Name(id=name) if name in _BUILTINS | _DYNAMIC | _READING:
+            case ast.Name(id=name) | ast.alias(name=name) if name in _BUILTINS | _DYNAMIC | _READING:
                 raise OpaqueSourceError(f"{path} uses {name}")
             case ast.Attribute(attr=name) if name in _DYNAMIC | _READING:
                 raise OpaqueSourceError(f"{path} uses {name}")
@@ -115,7 +115,10 @@ def _files_of(roots: Sequence[Path], names: Iterator[str] | Sequence[str]) -> It
         for number, root in enumerate(roots):
             folder = root.joinpath(*around)
             if last == "*":
-                yield from ((number, path) for path in sorted(folder.glob("*.py")))
+                if any(path.name.endswith(_NATIVE) for path in folder.glob("*.*")):
+                    raise OpaqueSourceError(f"{name} may be native code of the tree")
+                inside = (*folder.glob("*.py"), *folder.glob("*/__init__.py"))
+                yield from ((number, path) for path in sorted(inside))
                 continue
             if any(path.name.endswith(_NATIVE) for path in folder.glob(f"{last}.*")):
                 raise OpaqueSourceError(f"{name} may be native code of the tree")

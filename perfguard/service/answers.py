@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -177,7 +178,8 @@ def _on_machine(
     """A case's points on one machine, with the changes among the newest of them: looking for them takes n²."""
     here = tuple(point for point in points if (point.machine_id or "") == machine_id)
     if not here:
-        raise NothingSelectedError(f"project {project!r} has no case {case_id!r} on machine {machine_id!r}")
+        where = f" on machine {machine_id!r}" if machine_id else ""
+        raise NothingSelectedError(f"project {project!r} has no case {case_id!r}{where}")
     stated = read_states(database, project).get((case_id, here[0].machine_id), ())
     changes = change_points_of(here[-MOST_RUNS:], stated)
     return CaseOnMachine(case_id=case_id, machine_id=here[0].machine_id, points=here, changes=changes)
@@ -195,21 +197,23 @@ def _points(points: Sequence[HistoryPoint]) -> Points:
     )
 
 
-def _bands(database: Database, points: Sequence[HistoryPoint]) -> tuple[Band, ...]:
+def _bands(database: Database, project: str, points: Sequence[HistoryPoint]) -> tuple[Band, ...]:
     """A band for each stretch of one software stack, touching the next one."""
     starts = [points[0], *(now for before, now in pairwise(points) if now.stack_id != before.stack_id)]
     ends = [*(point.t_wall for point in starts[1:]), points[-1].t_wall]
-    changed = [(), *(_changed(database, before, now) for before, now in pairwise(starts))]
+    changed = [(), *(_changed(database, project, before, now) for before, now in pairwise(starts))]
     return tuple(
         Band(start=point.t_wall, end=end, stack_id=point.stack_id, changed=facts)
         for point, end, facts in zip(starts, ends, changed, strict=True)
     )
 
 
-def _changed(database: Database, before: HistoryPoint, after: HistoryPoint) -> tuple[EnvironmentChange, ...]:
+def _changed(
+    database: Database, project: str, before: HistoryPoint, after: HistoryPoint
+) -> tuple[EnvironmentChange, ...]:
     """What differs between two stacks on one machine."""
     keys = [(point.machine_id or "", point.stack_id or "") for point in (before, after)]
-    known = read_fingerprints(database, keys)
+    known = read_fingerprints(database, project, keys)
     if not all(key in known for key in keys):
         return ()
     return tuple(
@@ -315,10 +319,11 @@ def change_details(
 def _commands(change: ListedChange) -> tuple[str, ...]:
     """To find the commit, and to say what became of the change."""
     name = (change.commit_after or "")[:12] or change.run_id
-    mark = f"perfguard history mark '{change.case_id}' {name} acknowledged --because '…'"
+    case = shlex.quote(change.case_id)
+    mark = f"perfguard history mark {case} {shlex.quote(name)} acknowledged --because '…'"
     if change.cause == "code" and change.commit_before and change.commit_after:
-        good, bad = change.commit_before[:12], change.commit_after[:12]
-        return f"perfguard bisect --good {good} --bad {bad} --case '{change.case_id}'", mark
+        good, bad = (shlex.quote(commit[:12]) for commit in (change.commit_before, change.commit_after))
+        return f"perfguard bisect --good {good} --bad {bad} --case {case}", mark
     return (mark,)
 
 

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import MediaType, Request, Response, get, post
+from litestar.connection import ASGIConnection
 from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
+from litestar.handlers import BaseRouteHandler
 from litestar.params import Body, QueryParameter
 
 from perfguard.codec import from_builtins
@@ -113,14 +115,24 @@ def _details(service: Service) -> list[Any]:
 def _adding(service: Service) -> Any:
     database = service.database
 
-    @post("/api/runs", summary="Add a run (with a token for it)", sync_to_thread=True, security=[{"token": []}])
-    def post_run(request: Request[Any, Any, Any], data: Annotated[dict[str, Any], Body(title="MeasuredRun")]) -> Added:
-        token = find_token(database, bearer_of(request.headers.get("authorization", "")))
+    def require_token(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+        """Before the body is read."""
+        token = find_token(database, bearer_of(connection.headers.get("authorization", "")))
         if token is None or token.scope is not TokenScope.INGEST:
             raise NotAuthorizedException("adding runs needs a token for it: perfguard db token add NAME --for ingest")
+        connection.state.project = token.project
+
+    @post(
+        "/api/runs",
+        summary="Add a run (with a token for it)",
+        sync_to_thread=True,
+        security=[{"token": []}],
+        guards=[require_token],
+    )
+    def post_run(request: Request[Any, Any, Any], data: Annotated[dict[str, Any], Body(title="MeasuredRun")]) -> Added:
         run = storable(from_builtins(data, MeasuredRun, source="the run"))
-        if token.project not in (None, run.record.project):
-            raise PermissionDeniedException(f"this token is for project {token.project}")
+        if request.state.project not in (None, run.record.project):
+            raise PermissionDeniedException(f"this token is for project {request.state.project}")
         with database.writing() as connection:
             row = add_run_in(database, connection, run)
         return Added(run_id=run.record.run_id, is_new=row is not None)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any
+from urllib.parse import parse_qsl, urlencode
 
 from litestar import Litestar, MediaType, Request, Response, get
 from litestar.connection import ASGIConnection
 from litestar.datastructures import ResponseHeader, State
-from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
+from litestar.exceptions import HTTPException, NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 from litestar.middleware.rate_limit import RateLimitConfig
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 from litestar.params import PathParameter
+from litestar.response import Redirect
 
 from perfguard import __version__
 from perfguard.errors import DatabaseError, NothingSelectedError, PerfguardError
@@ -26,7 +31,8 @@ from perfguard.history.database import Database
 from perfguard.records.history import TokenScope
 from perfguard.service import api, pages
 from perfguard.service.answers import projects
-from perfguard.service.shared import Service, Settings
+from perfguard.service.shared import SEES_ALL, Service, Settings
+from perfguard.units import printable
 
 _LARGEST_RUN_BYTES = 16 << 20
 _POLICY = (
@@ -73,7 +79,12 @@ def create_app(database: Database, settings: Settings) -> Litestar:
         openapi_config=_OPENAPI,
         guards=[_reading_guard(service)],
         middleware=[RateLimitConfig(rate_limit=("minute", settings.per_minute), exclude=["/assets"]).middleware],
-        exception_handlers={PerfguardError: _explain},
+        exception_handlers={
+            PerfguardError: _explain,
+            HTTPException: _say,
+            RecursionError: _nested,
+            _Elsewhere: _redirect,
+        },
         before_request=_checking(settings),
         on_shutdown=[service.changes.close],
         state=State({"service": service}),
@@ -94,16 +105,48 @@ _OPENAPI = OpenAPIConfig(
 )
 
 
-def _explain(_: Request[Any, Any, Any], error: PerfguardError) -> Response[Refusal]:
-    status = 404 if isinstance(error, NothingSelectedError) else 503 if isinstance(error, DatabaseError) else 400
-    return Response(Refusal(detail=str(error)), status_code=status, headers=_HEADERS, media_type=MediaType.JSON)
+def _explain(request: Request[Any, Any, Any], error: PerfguardError) -> Response[Any]:
+    if isinstance(error, DatabaseError):  # whoever asks need not know where it is
+        print(f"perfguard: {printable(str(error))}", file=sys.stderr)  # noqa: T201 - the server's log
+        return _answer(request, 503, "the database does not answer; the server's log says why")
+    return _answer(request, 404 if isinstance(error, NothingSelectedError) else 400, str(error))
+
+
+def _say(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
+    return _answer(request, error.status_code, error.detail, error.headers or {})
+
+
+def _nested(request: Request[Any, Any, Any], _: RecursionError) -> Response[Any]:
+    return _answer(request, 400, "what was sent is nested too deeply")
+
+
+def _answer(
+    request: Request[Any, Any, Any], status: int, detail: str, headers: Mapping[str, str] = MappingProxyType({})
+) -> Response[Any]:
+    """An error as a page where a browser asks for one, else as JSON."""
+    every = {**_HEADERS, **headers}
+    if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/"):
+        return Response(pages.error_page(status, detail), status_code=status, headers=every, media_type=MediaType.HTML)
+    return Response(Refusal(detail=detail), status_code=status, headers=every, media_type=MediaType.JSON)
+
+
+class _Elsewhere(Exception):  # noqa: N818 - no error
+    """The request belongs to another address."""
+
+
+def _redirect(_: Request[Any, Any, Any], elsewhere: _Elsewhere) -> Response[Any]:
+    return Redirect(str(elsewhere), status_code=307)
 
 
 def _checking(settings: Settings) -> Any:
     async def check(request: Request[Any, Any, Any]) -> Response[Refusal] | None:
         """Refuse what no database takes, and requests that were meant for another host."""
-        if b"%00" in request.scope["query_string"] or "\0" in request.url.path:
+        query = request.scope["query_string"]
+        if b"%00" in query or "\0" in request.url.path:
             return _refused("a name cannot hold NUL")
+        names = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
+        if len(names) != len(set(names)):  # who checks one of them must not read another
+            return _refused("each parameter is given once")
         if settings.host_names and _host_in(request.headers.get("host", "")) not in settings.host_names:
             return _refused("this server is asked as localhost only; --address opens it to others")
         return None
@@ -132,9 +175,15 @@ def _reading_guard(service: Service) -> Any:
             raise NotAuthorizedException(
                 "reading needs a token", headers={"WWW-Authenticate": 'Basic realm="perfguard"'}
             )
-        wanted = service.project(connection.query_params.get("project"))
-        if token.project not in (None, wanted) or (token.project and connection.scope["path"] in _OF_ALL_PROJECTS):
+        if token.project is None:
+            return
+        SEES_ALL.set(False)
+        path, given = connection.scope["path"], connection.query_params.get("project")
+        if path in _OF_ALL_PROJECTS or given not in (None, "", token.project):
             raise PermissionDeniedException(f"this token is for project {token.project}")
+        if not given:
+            kept = {name: value for name, value in connection.query_params.items() if name != "project"}
+            raise _Elsewhere(f"{path}?{urlencode({**kept, 'project': token.project})}")
 
     return guard
 

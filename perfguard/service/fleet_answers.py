@@ -7,8 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from perfguard.fleet.verdict import outcome_of
 from perfguard.records.fleet import FleetStatus, Host, ShardState
 from perfguard.report.messages.catalog import describe
+
+_MOST_PROBLEMS = 3  # Of a submission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,8 @@ class SubmissionAnswer:
     author: str
     at: float
     shards: dict[str, int]  # How many by state
-    exit_codes: dict[str, int]  # How many by the exit code of their gate
+    outcomes: dict[str, int]  # How many by what became of them: `pass`, `regression`, `different`, `failed`, `waiting`
+    problems: tuple[str, ...]  # Why attempts gave no result, each once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +101,12 @@ def fleet_answer(hosts: Sequence[Host], status: FleetStatus) -> FleetAnswer:
                 author=each.author,
                 at=each.submitted_at,
                 shards=_counted(shard.state.value for shard in status.shards_of(each.id)),
-                exit_codes=_counted(
-                    str(shard.exit_code) for shard in status.shards_of(each.id) if shard.exit_code is not None
-                ),
+                outcomes=_counted(outcome_of(shard) for shard in status.shards_of(each.id)),
+                problems=tuple(
+                    dict.fromkeys(
+                        describe(shard.problem) for shard in status.shards_of(each.id) if shard.problem is not None
+                    )
+                )[:_MOST_PROBLEMS],
             )
             for each in status.submissions
         ),

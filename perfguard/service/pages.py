@@ -15,12 +15,11 @@ from litestar.params import QueryParameter
 from perfguard.errors import NothingSelectedError
 from perfguard.fleet.hosts import read_hosts
 from perfguard.fleet.overview import read_status
-from perfguard.fleet.verdict import OUTCOMES
 from perfguard.records.history import CaseBetweenRevisions
 from perfguard.report.escaping import shown
 from perfguard.service.answers import ListedChange, compare_answer, log_answer, projects, series_names
 from perfguard.service.fleet_answers import fleet_answer
-from perfguard.service.shared import Service, compressed_response
+from perfguard.service.shared import SEES_ALL, Service, compressed_response
 from perfguard.units import format_ago, format_duration, format_effect, format_seconds
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def _cases(service: Service, pages: _Renderer) -> list[Any]:
             latest = list(zip(of.at, of.median_s, of.run_id, of.commit, strict=True))[: -_LATEST - 1 : -1]
             return pages.text("case.html", project, series=found, others=others, latest=latest).encode()
 
-        content = service.compressed(("case", case, machine, project is None), wanted, make)
+        content = service.compressed(("case", case, machine, project is None, SEES_ALL.get()), wanted, make)
         return compressed_response(request, content, MediaType.HTML)
 
     return [cases, case_page]
@@ -124,12 +123,14 @@ def _fleet(service: Service, pages: _Renderer) -> Any:
     @get("/fleet", include_in_schema=False, sync_to_thread=True)
     def fleet(project: OptionalName = None) -> Response[str]:
         found = fleet_answer(read_hosts(database), read_status(database, project=service.project(project)))
-        return pages.page("fleet.html", project, found=found, codes=_CODES)
+        return pages.page("fleet.html", project, found=found)
 
     return fleet
 
 
-_CODES = {str(int(code)): name for code, name in OUTCOMES.items()}
+def error_page(status: int, detail: str) -> str:
+    """A page that says why there is no other."""
+    return _environment().get_template("error.html").render(status=status, detail=detail)
 
 
 def _is_open(change: ListedChange) -> bool:
@@ -145,8 +146,7 @@ class _Renderer:
     def text(self, template: str, project: str | None, **values: Any) -> str:
         """A page as text; without a project it is that of the server, and so are its links."""
         wanted = self._service.project(project)
-        # A token may be for one project alone, and even the names of others are none of its holder's business.
-        known = () if self._service.settings.needs_token else projects(self._service.database)
+        known = projects(self._service.database) if SEES_ALL.get() else ()
         link = _Links(wanted, is_default=project is None)
         every = known if wanted in known else (wanted, *known)
         return _environment().get_template(template).render(project=wanted, projects=every, link=link, **values)

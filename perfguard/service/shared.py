@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,8 @@ from perfguard.service.answers import ChangeDetails, Series, change_details, ser
 from perfguard.service.decimation import MOST_POINTS
 from perfguard.service.remembered import Answers, ChangesOfProjects, KnownChanges, Newest
 
+SEES_ALL: ContextVar[bool] = ContextVar("sees_all", default=True)
+"""Whether the request may know the names of other projects: not with a token for one of them."""
 _MOST_COMPRESSED = 4_096  # Answers of 10 to 50 kB
 _MOST_SERIES = 16  # Of a megabyte each
 _MOST_RUNS = 4  # Projects, of some megabytes each

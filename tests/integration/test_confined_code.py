@@ -53,6 +53,17 @@ def run_confined(places, code, **options):
     )
 
 
+def test_the_session_keyring_of_who_started_it_is_not_its_own(places):
+    keyctl = "{'x86_64': 250}.get(platform.machine(), 219)"
+    keyring = f"import ctypes, platform; print(ctypes.CDLL(None).syscall({keyctl}, 0, -3, 1))"
+    own = subprocess.run([sys.executable, "-c", keyring], capture_output=True, text=True, check=True).stdout
+    if int(own) < 0:
+        pytest.skip("this kernel has no keyrings")
+    confined = run_confined(places, keyring)
+    assert int(confined.stdout) > 0, confined.stderr
+    assert confined.stdout != own
+
+
 @pytest.mark.parametrize(
     "attempt",
     [

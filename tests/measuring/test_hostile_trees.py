@@ -84,6 +84,14 @@ def test_slower_code_is_never_untouched_wherever_it_lies_and_whatever_it_writes_
         assert found["tiny.sum"] in ("regressed", "inconclusive")  # the latter on a busy host
 
 
+def test_a_package_that_stands_before_a_module_leaves_what_imports_it_touched(project):
+    work = (project.path / "tiny_work.py").read_text(encoding="utf-8")
+    project.write("tiny_work/__init__.py", work.replace(*DOUBLED))
+    project.commit("a package by the name of a module")
+    result = project.result(*GATE, "--max-blocks", "1")
+    assert "untouched" not in outcomes(result).values()
+
+
 def test_a_module_that_stands_before_one_of_pythons_own_leaves_nothing_untouched(project):
     project.write("numbers.py", "from _numbers import *\n")
     project.commit("a module of Python's own name")

@@ -6,14 +6,13 @@ import dataclasses
 import re
 from pathlib import Path
 
-import click
 import pytest
 
 import perfguard
-from perfguard.cli import group
 from perfguard.config import Config
 from perfguard.errors import ExitCode
 from perfguard.records.events import EVENT_NAMES
+from tests import documented_commands
 
 REPOSITORY = Path(perfguard.__file__).parent.parent
 
@@ -38,10 +37,19 @@ def test_every_setting_is_documented_with_its_default(setting: dataclasses.Field
         assert f"`{shown}`" in row
 
 
-def test_every_command_is_in_the_readme() -> None:
-    readme = text_of("README.md")
-    for name in group.list_commands(click.Context(group)):
-        assert re.search(rf"perfguard {name}\b", readme), name
+def test_the_reference_of_commands_is_current() -> None:
+    assert text_of("docs/cli.md") == documented_commands.document()
+
+
+def test_the_readme_is_read_in_a_minute() -> None:
+    assert len(text_of("README.md").splitlines()) < 150
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (REPOSITORY / "docs").glob("*.md")))
+def test_every_document_is_reached_from_the_readme(name: str) -> None:
+    assert f"docs/{name}" in text_of("README.md") or f"({name}" in "".join(
+        path.read_text(encoding="utf-8") for path in (REPOSITORY / "docs").glob("*.md")
+    )
 
 
 @pytest.mark.parametrize("code", list(ExitCode))

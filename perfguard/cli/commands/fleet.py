@@ -16,6 +16,7 @@ from perfguard.errors import ExitCode, UsageError
 from perfguard.units import format_count, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from perfguard.history.database import Database
@@ -185,10 +186,22 @@ def submit_command(candidate: str, baseline: str, engine: str, **options: Any) -
         classes = classes_of(database, options["classes"], Engine(engine))
         shards = [(name, patterns) for name in classes for patterns in groups]
         _require_engine(database, engine)
+        _warn_of_classes(database, classes, engine)
         submission = submit(database, work, shards, engine=Engine(engine), author=author_in(loaded.project))
         _tend(database, engine)
     click.echo(f"submission {submission}: {format_count(len(shards), 'shard')} for {', '.join(classes)}")
     click.echo(f"`perfguard fleet status {submission} --wait` waits for its verdict", err=True)
+
+
+def _warn_of_classes(database: Database, classes: Sequence[str], engine: str) -> None:
+    """Say which classes no fit host has: their shards wait until one registers."""
+    from perfguard.fleet.hosts import read_hosts
+    from perfguard.records.fleet import Fitness
+
+    known = {name for host in read_hosts(database) if host.fitness is Fitness.FIT for name in host.classes}
+    missing = [name for name in classes if name not in known]
+    if missing and engine == "queue":
+        click.echo(f"! no fit host is of {', '.join(missing)} now; its shards wait for one", err=True)
 
 
 def _work(loaded: LoadedConfig, options: dict[str, Any], baseline: str, candidate: str) -> GateWork:
@@ -269,12 +282,16 @@ def status(submission: int | None, output_format: str, *, waits: bool, all_proje
 def _waited_for(database: Database, submission: int) -> FleetStatus:
     """Its state once nothing more comes."""
     from perfguard.fleet.overview import read_status
+    from perfguard.report.terminal.fleet import counted_outcomes
 
-    tended = time.monotonic()
+    tended, said = time.monotonic(), ""
     while True:
         found = read_status(database, submission_id=submission)
         if all(shard.state.has_ended for shard in found.shards):
             return found
+        if (now := counted_outcomes(found.shards)) != said:
+            click.echo(f"{time.strftime('%H:%M:%S')} {now}", err=True)
+            said = now
         time.sleep(_ASKS_AGAIN_S)
         if time.monotonic() - tended > _TENDS_AGAIN_S:
             _tend(database)
@@ -297,11 +314,12 @@ def cancel_command(submission: int) -> None:
 @click.option("--fit", metavar="HOST", help="Take a host back; its canary starts afresh.")
 @click.option("--drain", metavar="HOST", help="Give a host no more shards.")
 @click.option("--because", "reason", default="", metavar="TEXT", help="Why it is drained.")
+@click.option("--remove", metavar="HOST", help="Forget a host that is gone; a worker registers it anew.")
 @format_option
-def hosts(fit: str | None, drain: str | None, reason: str, output_format: str) -> None:
+def hosts(fit: str | None, drain: str | None, reason: str, remove: str | None, output_format: str) -> None:
     """List the hosts: what they are, whether they are fit, what they measure now."""
     from perfguard.cli.output import print_and_exit
-    from perfguard.fleet.hosts import read_hosts, state_fitness
+    from perfguard.fleet.hosts import read_hosts, remove_host, state_fitness
     from perfguard.history.states import author_in
     from perfguard.records.facts import fact
     from perfguard.records.fleet import Fitness
@@ -314,6 +332,8 @@ def hosts(fit: str | None, drain: str | None, reason: str, output_format: str) -
         if drain:
             why = fact("fleet.drained", author=author_in(loaded.project), reason=reason)
             state_fitness(database, drain, Fitness.DRAINED, reason=why)
+        if remove:
+            remove_host(database, remove)
         found = read_hosts(database)
     print_and_exit(found, lambda: render_hosts(found), output_format, exit_code=int(ExitCode.PASS))
 

@@ -184,7 +184,10 @@ def compare(before: str, after: str, output_format: str) -> None:
         found = compare_revisions(database, project_name(loaded), *commits)
     if not found.cases:
         short = " and ".join(commit[:12] for commit in commits)
-        raise NothingSelectedError(f"no case is recorded at both {short}; `perfguard compare` measures them")
+        raise NothingSelectedError(
+            f"no case is recorded at both {short}; runs of uncommitted "
+            "changes do not count. `perfguard compare` measures both"
+        )
     print_and_exit(found, lambda: render_comparison(found), output_format, exit_code=int(ExitCode.PASS))
 
 

@@ -45,9 +45,6 @@ def serve_command(address: str, port: int, *, require_token: bool) -> None:
             has_benchmark=has_benchmark(loaded),
         )
         shown = f"[{address}]" if ":" in address else address
-        click.echo(f"http://{shown}:{port}/ serves {printable(database.name)}; Ctrl-C ends it", err=True)
-        if not names and not require_token:
-            click.echo("! everyone who reaches this address can read; --require-token asks them for a token", err=True)
         config = uvicorn.Config(
             create_app(database, settings),
             host=address,
@@ -57,6 +54,10 @@ def serve_command(address: str, port: int, *, require_token: bool) -> None:
             lifespan="on",
         )
         try:
-            uvicorn.Server(config).run()
+            listening = config.bind_socket()
         except SystemExit as error:  # uvicorn has said why it cannot listen
             raise UsageError(f"cannot listen on {shown}:{port}; choose another --port") from error
+        click.echo(f"http://{shown}:{port}/ serves {printable(database.name)}; Ctrl-C ends it", err=True)
+        if not names and not require_token:
+            click.echo("! everyone who reaches this address can read; --require-token asks them for a token", err=True)
+        uvicorn.Server(config).run(sockets=[listening])

@@ -26,7 +26,7 @@ from perfguard.profile.op_times.typical_steps import middle_steps
 from perfguard.profile.trace.context import PHASES, context_of
 from perfguard.profile.trace.events import EventKind, read_signature
 from perfguard.profile.trace.recorded_calls import RawCall, outermost_ops, recorded_calls, same_work
-from perfguard.profile.trace.trace import read_trace
+from perfguard.profile.trace.trace import MOST_EVENTS, read_trace
 from perfguard.records.facts import Fact, fact
 from perfguard.records.steps.ops import StepPhase
 
@@ -197,7 +197,7 @@ class _Tally:
         self._events = 0
 
     def add(self, path: Path) -> None:
-        trace = read_trace(path)
+        trace = read_trace(path, most_events=MOST_EVENTS)
         context = context_of(trace)
         tops = outermost_ops(trace, context)
         # Where the first step adds gradients to those of its parameters.

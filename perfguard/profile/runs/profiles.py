@@ -18,7 +18,7 @@ from perfguard.profile.op_times.arm_profile import ArmProfile, EventCost
 from perfguard.profile.op_times.op_profile import merge, profile_of, totals
 from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.op_spans import spans_of
-from perfguard.profile.trace.trace import read_trace
+from perfguard.profile.trace.trace import MOST_EVENTS, read_trace
 from perfguard.records.facts import Fact, fact
 from perfguard.records.steps.ops import OpCounts, OpKey, OpTotal, PrimitiveTotal
 from perfguard.runner.process.answers import ProfiledStep
@@ -62,10 +62,16 @@ def read_arm(
         StoreError: A trace or a log cannot be read.
         MeasurementError: There is no traced step.
     """
-    merged = merge([profile_of(read_trace(files.trace), process=p.process) for p in processes for files in p.traced])
+    merged = merge(
+        [
+            profile_of(read_trace(files.trace, most_events=MOST_EVENTS), process=p.process)
+            for p in processes
+            for files in p.traced
+        ]
+    )
     where = next((p.where for p in processes if p.where is not None), None)
     if where is not None:
-        located = profile_of(read_trace(where.trace))
+        located = profile_of(read_trace(where.trace, most_events=MOST_EVENTS))
         merged = replace(merged, sources=located.sources, python_lines=located.python_lines)
     files = next((p.joined for p in processes if p.joined is not None), None)
     joined = None
@@ -105,7 +111,7 @@ def read_joined(
     Raises:
         StoreError: The trace or the log cannot be read.
     """
-    trace = read_trace(files.trace)
+    trace = read_trace(files.trace, most_events=MOST_EVENTS)
     context = context_of(trace)
     lines = logged_lines(files.log)
     logs = (parse_verbose(lines), parse_mkl_verbose(lines))

@@ -6,6 +6,7 @@ what is whole is kept, and what was left out is counted.
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections.abc import Iterator
@@ -42,8 +43,9 @@ _LAST_BYTES = 32
 class TraceFile(Generic[Event]):
     """One pass over a file that holds `{…, "traceEvents": [event, …], …}` or just the list."""
 
-    def __init__(self, path: Path, event: type[Event]) -> None:
+    def __init__(self, path: Path, event: type[Event], *, most_events: int | None = None) -> None:
         self.path = path
+        self._left = math.inf if most_events is None else most_events
         self.head = self.tail = b""
         """What stands before and after the events; known once the first and the last list were read."""
         self.dropped_bytes: int | None = None
@@ -66,10 +68,10 @@ class TraceFile(Generic[Event]):
                 text += piece
                 events, text = self._split(text)
                 if events:
-                    yield events
+                    yield self._counted(events)
                 elif len(text) > LONGEST_BYTES:
                     raise self._malformed(f"no whole event in {LONGEST_BYTES} bytes")
-            yield self._last(text)
+            yield self._counted(self._last(text))
         except RecursionError:
             raise self._malformed("an event is nested too deeply") from None
         except UnicodeError as error:
@@ -78,6 +80,12 @@ class TraceFile(Generic[Event]):
             raise StoreError(
                 f"{self.path} cannot be read: {error.strerror or error}; name a trace that torch.profiler exported"
             ) from error
+
+    def _counted(self, events: list[Event]) -> list[Event]:
+        self._left -= len(events)
+        if self._left < 0:
+            raise self._malformed("more events than a step has")
+        return events
 
     def _after_head(self, pieces: Iterator[bytes]) -> bytearray:
         """Read up to the first event; returns the bracket before it and what was read beyond."""

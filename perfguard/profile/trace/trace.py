@@ -24,6 +24,7 @@ from perfguard.records.facts import Fact, fact
 from perfguard.records.protocol import LINE_PREFIX, MODULE_PREFIX, STEP_WINDOW
 from perfguard.units import format_count
 
+MOST_EVENTS = 2_000_000  # Of one step; what a worker wrote is not read further
 _GPU_LISTED = re.compile(rb'"deviceProperties"\s*:\s*\[\s*\{')
 _BASE_TIME = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d+)')
 _LATEST_US = 9e15
@@ -80,16 +81,16 @@ class Trace(Frames):
         return np.array([name.startswith(prefix) for name in self.names], dtype=np.bool_)[self.name]
 
 
-def read_trace(path: Path) -> Trace:
+def read_trace(path: Path, *, most_events: int | None = None) -> Trace:
     """Read a trace, plain JSON or gzip, whatever it is called.
 
     A file that was cut off is read up to its last whole event, and a note says so. A trace without a step's window
     (`perfguard::step`, `ProfilerStep#`) gets one around all that its busiest thread did, and a note says that.
 
     Raises:
-        StoreError: It cannot be read, is malformed, or holds no op that a CPU ran.
+        StoreError: It cannot be read, is malformed, has more than `most_events`, or holds no op that a CPU ran.
     """
-    file = TraceFile(path, TraceEvent)
+    file = TraceFile(path, TraceEvent, most_events=most_events)
     columns = TraceColumns()
     for events in file.lists():
         columns.add(events)

@@ -6,9 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from perfguard.errors import ExitCode
-from perfguard.fleet.verdict import OUTCOMES
-from perfguard.records.fleet import Fitness, FleetStatus, Host, Schedule, Shard, ShardState
+from perfguard.fleet.verdict import outcome_of
+from perfguard.records.fleet import Fitness, FleetStatus, Host, Schedule, Shard
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.tables import plain_table, texts
 from perfguard.units import format_ago, format_count
@@ -39,15 +38,10 @@ def render_submissions(found: FleetStatus) -> list[RenderableType]:
 
 def counted_outcomes(shards: Sequence[Shard]) -> str:
     """The outcomes with how many shards had each, the worst first."""
-    said = [_outcome(shard) for shard in shards]
-    order = ["regression", "failed", "inconclusive", "cancelled", "running", "waiting", "pass"]
+    said = [outcome_of(shard) for shard in shards]
+    last = ("inconclusive", "cancelled", "running", "waiting", "pass")
+    order = dict.fromkeys(("regression", "failed", *(name for name in said if name not in last), *last))
     return ", ".join(f"{said.count(name)} {name}" for name in order if name in said)
-
-
-def _outcome(shard: Shard) -> str:
-    if shard.state is ShardState.DONE and shard.exit_code in list(ExitCode):
-        return OUTCOMES.get(ExitCode(shard.exit_code), "failed")
-    return shard.state.value
 
 
 def render_submission(found: FleetStatus) -> list[RenderableType]:
@@ -68,7 +62,7 @@ def render_submission(found: FleetStatus) -> list[RenderableType]:
             else "".join(shard.patterns) or "all",
             shard.host or "-",
             str(shard.attempt),
-            _outcome(shard),
+            outcome_of(shard),
             shard.run_id or "-",
         )
     problems = [f"shard {shard.id}: {describe(shard.problem)}" for shard in found.shards if shard.problem is not None]
@@ -78,8 +72,8 @@ def render_submission(found: FleetStatus) -> list[RenderableType]:
 def _disagreement(shards: Sequence[Shard]) -> list[str]:
     """A line where some machine classes have a regression and others, that were measured whole, have none."""
     classes = {shard.machine_class for shard in shards}
-    slow = {shard.machine_class for shard in shards if _outcome(shard) == "regression"}
-    fast = {name for name in classes if all(_outcome(s) == "pass" for s in shards if s.machine_class == name)}
+    slow = {shard.machine_class for shard in shards if outcome_of(shard) == "regression"}
+    fast = {name for name in classes if all(outcome_of(s) == "pass" for s in shards if s.machine_class == name)}
     if not slow or not fast:
         return []
     return [f"a regression on {', '.join(sorted(slow))} only; none on {', '.join(sorted(fast))}"]

@@ -95,14 +95,14 @@ def _changes(each: CaseOnMachine) -> Iterable[RenderableType]:
         interval = f"[{format_effect(change.lower)}, {format_effect(change.upper)}]"
         ends = f"{_source(change.before)} ({_day(change.before)}) and {_source(change.after)} ({_day(change.after)})"
         size = f"{format_effect(change.log_ratio)} {interval}"
-        yield from texts(f"{_sign(change)}: {word} by {size} between {ends}; {_CAUSES[change.cause]}")
+        yield from texts(f"{_sign(change)}: {word}, {size}, between {ends}; {_CAUSES[change.cause]}")
         if change.stated is not None:
             said = change.stated
             yield from texts(
                 f"  {said.state.value}: {said.reason} ({said.author}, {_date(said.stated_at)})", style="dim"
             )
         elif change.is_of_the_code and change.before.commit and change.after.commit and change.log_ratio > 0:
-            ends = f"--good {change.before.commit[:12]} --bad {change.after.commit[:12]}"
+            ends = shlex.join(["--good", change.before.commit[:12], "--bad", change.after.commit[:12]])
             yield from texts(f"  perfguard bisect {ends} -c {shlex.quote(each.case_id)}", style="dim")
 
 

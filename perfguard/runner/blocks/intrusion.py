@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +23,12 @@ from perfguard.runner.process.cpu_clocks import read_cpu_clocks, used_s
 class IntrusionWatch:
     """Adds up, over the samples of one case in one block, what each arm used while the other was timed."""
 
-    def __init__(self, workers: Sequence[ArmWorker], *, cpus: int) -> None:
+    def __init__(self, workers: Sequence[ArmWorker], *, cpus: int, turns: int) -> None:
         self._workers = workers
         self._cpus = cpus
+        self._turn = 0
+        # Looking for processes takes milliseconds. The second look finds what began meanwhile; nobody can foresee it.
+        self._looks = (0, 1 + secrets.randbelow(max(1, turns - 1)))
         self._processes: dict[Arm, tuple[int, ...]] = {}
         self._used_s: defaultdict[Arm, float] = defaultdict(float)
         self._timed_s: defaultdict[Arm, float] = defaultdict(float)
@@ -32,8 +36,9 @@ class IntrusionWatch:
     @contextmanager
     def turn(self, timed: Arm) -> Iterator[None]:
         """One arm has its turn; the others are watched meanwhile. A turn that fails is not counted."""
-        if not self._processes:  # what the case has started by now; looking for it takes milliseconds
+        if self._turn in self._looks:
             self._processes = {worker.arm: worker.processes() for worker in self._workers}
+        self._turn += 1
         waiting = [worker.arm for worker in self._workers if worker.arm is not timed]
         before = {arm: read_cpu_clocks(self._processes[arm]) for arm in waiting}
         started = time.monotonic()

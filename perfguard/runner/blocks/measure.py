@@ -31,6 +31,7 @@ _ARMS = (Arm.BASELINE, Arm.CANDIDATE)
 _MAX_START_FAILURES = 2
 BLOCKS_OF_A_HASH_SEED = 6  # Blocks in a row whose workers are forked from one process of each arm; decision 0013
 _CONTROL_TIMEOUT_S = 30.0
+_OVERDUE, _OVERDUE_S = 2, 60.0  # A block may go on for so many budgets, and so many seconds
 
 
 def plan_blocks(cases: int, *, seed: int, first: int = 0) -> Iterator[BlockPlan]:
@@ -255,7 +256,8 @@ class _Loop:
         """All samples of one case; gives the involuntary switches they saw."""
         case = self._cases[index]
         order = sorted(workers.values(), key=lambda worker: worker.arm is not plan.first_arms[index])
-        watch = IntrusionWatch(order, cpus=len(self._m.cpus))
+        turns = len(order) * (self._m.settings.warmups + self._m.settings.samples)
+        watch = IntrusionWatch(order, cpus=len(self._m.cpus), turns=turns)
         opened: list[ArmWorker] = []
         looked = _Looked(is_stateful=case.case.phase.is_stateful)
         with self._taking(index):
@@ -321,10 +323,18 @@ class _Loop:
                         timed = worker.sample(block=block, case_id=case.case.id, position=position)
                     self._m.emit(timed)
                     switches += 0 if timed.warmup else timed.involuntary_switches
+                    self._require_time()
                 if index not in self._cases:
                     opened.remove(worker)
                     return switches
         return switches
+
+    def _require_time(self) -> None:
+        """Fail a case that goes on long after the budget has ended: whoever slows its samples on purpose could."""
+        budget_s = self._m.settings.budget_s
+        if time.monotonic() - self._started > _OVERDUE * budget_s + _OVERDUE_S:
+            overdue = fact("case.overdue", budget_s=budget_s)
+            raise WorkerFailure(f"the block goes on {_OVERDUE} times as long as the budget", found=overdue)
 
     @contextmanager
     def _taking(self, index: int) -> Iterator[None]:

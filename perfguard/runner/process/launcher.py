@@ -20,6 +20,8 @@ import sys
 
 _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
 _MPOL_BIND = 2
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+_JOIN_SESSION_KEYRING = 1
 _PR_SET_PDEATHSIG = 1
 _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
@@ -54,6 +56,7 @@ def main(arguments: list[str]) -> None:
     if node != "-":
         bind_memory(int(node))
     if groups != "-":
+        leave_keyring()
         leave_terminal()
         limit([group for group in groups.split(os.pathsep) if group])
     if writable != "-":
@@ -74,6 +77,13 @@ def keep_descendants() -> None:
     A process whose own parent has gone comes to the nearest ancestor that asked for this, otherwise to init.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def leave_keyring() -> None:
+    """Begin a session keyring of its own: the user's holds keys of file systems and services."""
+    number = _KEYCTL.get(platform.machine())
+    if number is not None:
+        ctypes.CDLL(None).syscall(number, _JOIN_SESSION_KEYRING, None)
 
 
 def leave_terminal() -> None:

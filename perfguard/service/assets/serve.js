@@ -103,7 +103,8 @@
       ...size(),
       cursor: { drag: { x: true, y: false } },
       scales: { x: { time: true } },
-      axes: [axis((_, ticks) => days(ticks)), { ...axis((_, ticks) => ticks.map((tick) => seconds(tick, 3))), size: 76 }],
+      padding: [8, 44, 0, 0],
+      axes: [{ ...axis((_, ticks) => days(ticks)), space: 110 }, { ...axis((_, ticks) => ticks.map((tick) => seconds(tick, 3))), size: 76 }],
       series: [
         { label: "run", value: (_, value, __, index) => (index === null ? "-" : `${moment(value)} UTC  ${run_id[index]}  ${(commit[index] ?? "").slice(0, 12)}`) },
         { label: "upper", stroke: "transparent", points: { show: false } },

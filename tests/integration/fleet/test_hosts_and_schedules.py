@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.errors import ArmError, NothingSelectedError, UsageError
-from perfguard.fleet.hosts import fitness_of, heed_canary, read_hosts, register, state_fitness
+from perfguard.fleet.hosts import fitness_of, heed_canary, read_hosts, register, remove_host, state_fitness
 from perfguard.fleet.overview import read_status
 from perfguard.fleet.schedules import next_time, read_schedules, remove_schedule, save_schedule, submit_due, tip_of
 from perfguard.fleet.shards import claim
@@ -77,6 +77,25 @@ class TestHosts:
         (found,) = read_status(database, submission_id=shard.submission_id).shards
         assert (found.state, found.host, found.attempt) == (ShardState.DONE, "host-2", 1)
         assert [each.code for each in said] == ["fleet.not_fit", "fleet.measuring", "fleet.accepted"]
+
+    def test_a_host_whose_disk_is_full_is_unfit_and_the_attempt_does_not_count(self, database, host):
+        (shard,) = read_status(database, submission_id=submitted(database, 1)).shards
+        full = fact("fleet.full", folder="/clones", free_bytes=7)
+        said = []
+        assert not take(
+            database, shard.id, host="host-1", say=said.append, canary=lambda: 0.01,
+            measure=lambda attempt: a_delivery(attempt, "host-1", measured=None, problem=full, is_hosts=True),
+        )  # fmt: skip
+        (found,) = read_status(database, submission_id=shard.submission_id).shards
+        assert (found.state, found.attempt) == (ShardState.WAITING, 0)
+        assert [(each.fitness, each.reason) for each in read_hosts(database)] == [(Fitness.UNFIT, full)]
+
+    def test_a_host_that_is_gone_can_be_forgotten(self, database, host):
+        heed_canary(database, host.name, 0.01)
+        remove_host(database, host.name)
+        assert read_hosts(database) == ()
+        with pytest.raises(NothingSelectedError, match="no host 'host-1'"):
+            remove_host(database, host.name)
 
     def test_a_host_that_is_stopped_gives_its_shard_back(self, database, host):
         (shard,) = read_status(database, submission_id=submitted(database, 1)).shards

@@ -201,6 +201,10 @@ def test_the_file_system_of_a_place_is_that_of_its_nearest_mount(tmp_path):
     [
         ("mysql://host/name", "mysql is not supported"),
         ("postgresql://user:secret@127.0.0.1:1/absent", "127.0.0.1:1/absent"),
+        ("postgresql://127.0.0.1:1/absent?user=me&password=secret", "127.0.0.1:1/absent"),
+        ("postgresql://me:of@secret@127.0.0.1:1/absent", "%40"),
+        ("postgresql:/me:secret@127.0.0.1/absent", "neither a URL nor the path"),
+        ("127.0.0.1:5432/secret", "neither a URL nor the path"),
         ("://", "no URL"),
     ],
 )
@@ -209,6 +213,7 @@ def test_a_database_that_cannot_be_had_is_said_without_its_password(setting, sai
         pass
     assert said in str(raised.value)
     assert "secret" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_memory_keeps_nothing(tmp_path):

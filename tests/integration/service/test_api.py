@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 from litestar.testing import TestClient
 from sqlalchemy import select
 
+from perfguard.errors import DatabaseError
 from perfguard.fleet.overview import read_status
 from perfguard.fleet.shards import claim, renew
 from perfguard.history.access import create_token, read_tokens, revoke_token
@@ -18,6 +20,7 @@ from perfguard.history.recording import add_run
 from perfguard.history.run_records import stored_json
 from perfguard.history.tables import access_tokens
 from perfguard.records.history import MeasuredRun, RecordedSamples, TokenScope
+from perfguard.service.answers import change_details, series_answer
 from perfguard.service.app import create_app, host_names_for
 from perfguard.service.shared import Settings
 from tests import fleet_hosts
@@ -125,6 +128,8 @@ class TestRefusing:
             ("/api/change", {**STEP, "run": "none"}, 404, "no change at run 'none'"),
             ("/api/runs", {"last": 0}, 400, "last"),
             ("/api/none", {}, 404, ""),
+            ("/api/runs", {"project": [PROJECT, "other"]}, 400, "given once"),
+            ("/api/runs", {"project": ["", "other"]}, 400, "given once"),
         ],
     )
     def test_nonsense_is_named(self, client, path, query, status, said):
@@ -132,6 +137,24 @@ class TestRefusing:
         assert answer.status_code == status
         assert said in answer.text
         assert "Traceback" not in answer.text
+
+    @pytest.mark.parametrize(
+        ("path", "status"), [("/none", 404), ("/case?case=none", 404), ("/change", 400), ("/case?case=a%00b", 400)]
+    )
+    def test_a_browser_gets_a_page(self, client, path, status):
+        answer = client.get(path, headers={"Accept": "text/html"})
+        assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (status, "text/html")
+        assert f"<h1>{status}</h1>" in answer.text
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+    def test_a_database_that_is_away_is_not_named(self, client, monkeypatch, capsys):
+        def away(*_, **__):
+            raise DatabaseError("the database postgresql://me@host/secret fails: refused")
+
+        monkeypatch.setattr("perfguard.service.api.log_answer", away)
+        answer = client.get("/api/runs")
+        assert (answer.status_code, "secret" in answer.text) == (503, False)
+        assert "secret" in capsys.readouterr().err
 
     def test_nothing_can_be_changed_by_reading(self, client):
         for method in ("POST", "PUT", "PATCH", "DELETE"):
@@ -183,9 +206,24 @@ class TestTokens:
         assert guarded.get("/api/projects", headers=bearer(token)).status_code == 401
 
     def test_a_token_of_another_project_is_refused(self, guarded, database):
-        token = create_token(database, "others", TokenScope.READ, project="team/other")
-        assert guarded.get("/api/runs", headers=bearer(token)).status_code == 403
-        assert guarded.get("/api/runs", params={"project": "team/other"}, headers=bearer(token)).status_code == 200
+        token = bearer(create_token(database, "others", TokenScope.READ, project="team/other"))
+        assert guarded.get("/api/runs", params={"project": PROJECT}, headers=token).status_code == 403
+        assert guarded.get("/api/runs", params={"project": "team/other"}, headers=token).json() == []
+        for other in (["team/other", PROJECT], ["", PROJECT]):
+            assert guarded.get("/api/runs", params={"project": other}, headers=token).status_code == 400
+
+    def test_a_token_of_a_project_leads_to_it(self, guarded, database):
+        add_run(database, a_record(3, MACHINES[0], project="team/other"))
+        token = bearer(create_token(database, "others", TokenScope.READ, project="team/other"))
+        answer = guarded.get("/compare", params={"before": "zz", "after": "yy"}, headers=token, follow_redirects=False)
+        assert answer.status_code == 307
+        assert answer.headers["location"] == "/compare?before=zz&after=yy&project=team%2Fother"
+        assert [run["run_id"] for run in guarded.get("/api/runs", headers=token).json()] == [f"run-{MACHINES[0]}-003"]
+
+    def test_a_token_of_all_projects_may_choose_one(self, guarded, database):
+        add_run(database, a_record(3, MACHINES[0], project="team/other"))
+        token = bearer(create_token(database, "a colleague", TokenScope.READ))
+        assert "<option>team/other</option>" in guarded.get("/cases", headers=token).text
 
     def test_a_token_of_one_project_says_nothing_of_others(self, guarded, database):
         for project in (PROJECT, "secret/one"):
@@ -258,10 +296,44 @@ class TestIngest:
         assert answer.status_code in (201, 400)
         assert "\0" not in read_log(database, PROJECT, last=1)[0].run.run_id
 
+    def test_nothing_is_read_of_who_has_no_token(self, client):
+        headers = {**bearer("pg_wrong"), "Content-Type": "application/json"}
+        deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+        assert client.post("/api/runs", content=deep, headers=headers).status_code == 401
+        assert client.post("/api/runs", content=b"no JSON", headers=headers).status_code == 401
+
+    def test_what_is_nested_too_deeply_is_refused(self, client, token):
+        deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+        headers = {**bearer(token), "Content-Type": "application/json"}
+        assert client.post("/api/runs", content=deep, headers=headers).status_code == 400
+
     def test_a_run_beyond_all_measure_is_refused(self, client, token):
         body = b'{"record": "' + b"x" * (17 << 20) + b'"}'
         answer = client.post("/api/runs", content=body, headers={**bearer(token), "Content-Type": "application/json"})
         assert answer.status_code == 413
+
+
+class TestProjectsApart:
+    def test_facts_of_a_machine_are_those_that_the_project_itself_recorded(self, database):
+        filled(database, runs=22)
+        for number in (19, 20):
+            add_run(database, a_record(number, MACHINES[0], project="nosy"))
+        for project, known in ((PROJECT, 1), ("nosy", 0)):
+            found = series_answer(database, project, CASE, MACHINES[0])
+            assert [len(band.changed) for band in found.bands] == [0, known]
+
+    def test_commands_hold_no_command_of_a_stranger(self, database):
+        case = "x'; touch /tmp/pwned; echo '"
+        for number in range(RUNS):
+            record = a_record(number, MACHINES[0], cases=(case,))
+            slower = replace(record.cases[0], median_s=0.04 * (1.1 if number >= STEP_AT else 1.0))
+            code = replace(record.candidate, commit=f"$(id) {number:035d}")
+            add_run(database, replace(record, cases=(slower,), candidate=code))
+        (change,) = series_answer(database, PROJECT, case, MACHINES[0]).changes
+        for command in change_details(database, PROJECT, (case, MACHINES[0], change.run_id), [change]).commands:
+            assert shlex.split(command)[0] == "perfguard"
+            assert "touch" not in shlex.split(command)
+            assert case in shlex.split(command)
 
 
 class TestPages:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfguard.errors import ExitCode
 from perfguard.fleet.verdict import exit_code_of
 from perfguard.records.fleet import Shard, ShardState
+from perfguard.report.terminal.fleet import counted_outcomes
 
 DONE, FAILED, CANCELLED = ShardState.DONE, ShardState.FAILED, ShardState.CANCELLED
 
@@ -31,3 +34,9 @@ def a_shard(state, code):
 )
 def test_a_regression_counts_first_then_what_was_not_measured_then_what_was_not_decided(shards, code):
     assert exit_code_of([a_shard(state, number) for state, number in shards]) is code
+
+
+def test_results_that_differ_are_not_called_noise():
+    different = replace(a_shard(DONE, 4), outcome="different")
+    assert counted_outcomes([different, a_shard(DONE, 0), a_shard(FAILED, 3)]) == "1 failed, 1 different, 1 pass"
+    assert counted_outcomes([a_shard(DONE, 4), a_shard(DONE, 1)]) == "1 regression, 1 inconclusive"

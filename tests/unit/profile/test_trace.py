@@ -37,6 +37,17 @@ def names_of(trace):
     return [trace.names[position] for position in trace.name]
 
 
+@pytest.mark.parametrize("piece", [512, 1 << 20])
+def test_more_events_than_a_step_has_are_not_read(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(trace_file, "PIECE_BYTES", piece)
+    path = tmp_path / "trace.json"
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    path.write_text(json.dumps({"traceEvents": [event] * 100}))
+    assert len(read_trace(path, most_events=100).start_ns) == 101  # with a window around them
+    with pytest.raises(StoreError, match="more events than a step has"):
+        read_trace(path, most_events=50)
+
+
 def test_events_become_columns_in_nanoseconds(tmp_path):
     trace = read_trace(step_of_two_ops().write(tmp_path / "trace.json"))
     assert names_of(trace) == [STEP_WINDOW, "aten::add", "aten::mul"]

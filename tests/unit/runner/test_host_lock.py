@@ -41,6 +41,20 @@ def test_a_second_holder_is_refused_and_told_who_holds_it(holder, tmp_path):
             pytest.fail("two runs hold the host")
 
 
+def test_whoever_waits_is_told_of_the_holder_and_gets_the_lock_after_it(holder, tmp_path, monkeypatch):
+    monkeypatch.setattr("perfguard.host.lock._LOOK_S", 0.01)
+    owners = []
+
+    def waiting(owner):
+        owners.append(owner)
+        holder.kill()
+        holder.wait()
+
+    with host_lock(tmp_path / "lock", waiting=waiting):
+        assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
+    assert [owner.partition(",")[0] for owner in owners] == [f"pid {holder.pid}"]
+
+
 def test_the_same_process_cannot_hold_it_twice(tmp_path):
     with host_lock(tmp_path / "lock"), pytest.raises(HostUnfitError, match=f"pid {os.getpid()}"):
         with host_lock(tmp_path / "lock"):

@@ -54,6 +54,27 @@ def test_a_file_that_takes_the_place_of_an_installed_module_counts(tree):
     assert "torch.py" in names(importable_files(tree(**{"torch.py": ""}), "bench.py:work"))
 
 
+def test_a_star_brings_modules_and_packages(tree):
+    found = names(importable_files(tree(**{"nets/deep/more/__init__.py": "", "nets/deep/extra/__init__.py": "",
+                                          "star.py": "from nets.deep import *\n"}), "star.py:work"))  # fmt: skip
+    assert {"nets/deep/inner.py", "nets/deep/more/__init__.py", "nets/deep/extra/__init__.py"} <= found
+
+
+@pytest.mark.parametrize(
+    "text", ["from importlib import import_module as load\n", "from builtins import __import__ as load\n"]
+)
+def test_another_name_hides_no_dynamic_import(tree, text):
+    with pytest.raises(OpaqueSourceError, match="uses"):
+        importable_files(tree(**{"late.py": text}), "bench.py:work")
+
+
+def test_native_code_under_a_star_is_opaque(tree):
+    with pytest.raises(OpaqueSourceError, match="native"):
+        importable_files(tree(**{"nets/deep/fast.so": ""}), "nets.deep.inner:work") or importable_files(
+            tree(**{"star.py": "from nets.deep import *\n"}), "star.py:work"
+        )
+
+
 def test_what_python_imports_by_itself_counts(tree):
     assert "sitecustomize.py" in names(importable_files(tree(**{"sitecustomize.py": ""}), "bench.py:work"))
 

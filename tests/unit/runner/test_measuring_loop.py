@@ -186,6 +186,21 @@ def test_the_budget_is_kept_by_starting_no_block_that_would_not_fit(monkeypatch)
     assert clock.now == 140.0
 
 
+def test_a_case_that_goes_on_long_after_the_budget_has_failed(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(measure, "time", clock)
+
+    def work(case):
+        clock.now += 30.0 if case == "x" else 0.25
+        return 1.0
+
+    run = Run(FakeStarter(on_slice=work), ["x", "y"], blocks=9, budget_s=20.0).go()
+    assert [(failed.case_id, failed.reason) for failed in run.of(CaseFailed)] == [
+        ("x", fact("case.overdue", budget_s=20.0))
+    ]
+    assert clock.now - 100.0 <= 2 * 20.0 + 60.0 + 30.0 + 10.0
+
+
 def test_each_case_tells_what_it_took_of_its_block(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(measure, "time", clock)

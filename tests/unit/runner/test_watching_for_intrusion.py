@@ -65,7 +65,7 @@ def test_an_arm_that_does_not_sleep_is_seen_in_the_turns_of_the_other(started):
     busy, asleep = started(BUSY), started(ASLEEP)
     asleep.stdout.readline()
     watch = IntrusionWatch(
-        [Waiting(Arm.BASELINE, (asleep.pid,)), Waiting(Arm.CANDIDATE, (asleep.pid, busy.pid))], cpus=1
+        [Waiting(Arm.BASELINE, (asleep.pid,)), Waiting(Arm.CANDIDATE, (asleep.pid, busy.pid))], cpus=1, turns=26
     )
     with watch.turn(Arm.CANDIDATE):
         wait_until_used(busy.pid, 0.05)
@@ -76,10 +76,25 @@ def test_an_arm_that_does_not_sleep_is_seen_in_the_turns_of_the_other(started):
     assert 0 < watch.ratio_of(Arm.CANDIDATE) <= 1
 
 
+def test_what_an_arm_starts_later_is_seen_after_the_second_look(started, monkeypatch):
+    monkeypatch.setattr("perfguard.runner.blocks.intrusion.secrets.randbelow", lambda _: 1)
+    candidate = Waiting(Arm.CANDIDATE, ())
+    watch = IntrusionWatch([Waiting(Arm.BASELINE, ()), candidate], cpus=1, turns=6)
+    with watch.turn(Arm.BASELINE):
+        busy = started(BUSY)
+        candidate.pids = (busy.pid,)
+        wait_until_used(busy.pid, 0.05)
+    assert watch.ratio_of(Arm.CANDIDATE) in (None, 0.0)
+    for _ in range(2):
+        with watch.turn(Arm.CANDIDATE), watch.turn(Arm.BASELINE):
+            wait_until_used(busy.pid, 0.05)
+    assert watch.ratio_of(Arm.CANDIDATE) > 0
+
+
 def test_more_cpus_have_more_to_give(started):
     busy = started(BUSY)
     arms = [Waiting(Arm.BASELINE, ()), Waiting(Arm.CANDIDATE, (busy.pid,))]
-    one, four = IntrusionWatch(arms, cpus=1), IntrusionWatch(arms, cpus=4)
+    one, four = IntrusionWatch(arms, cpus=1, turns=26), IntrusionWatch(arms, cpus=4, turns=26)
     with one.turn(Arm.BASELINE), four.turn(Arm.BASELINE):
         wait_until_used(busy.pid, 0.05)
     assert four.ratio_of(Arm.CANDIDATE) < one.ratio_of(Arm.CANDIDATE)
@@ -87,14 +102,14 @@ def test_more_cpus_have_more_to_give(started):
 
 def test_a_turn_that_fails_is_not_counted(started):
     busy = started(BUSY)
-    watch = IntrusionWatch([Waiting(Arm.BASELINE, ()), Waiting(Arm.CANDIDATE, (busy.pid,))], cpus=1)
+    watch = IntrusionWatch([Waiting(Arm.BASELINE, ()), Waiting(Arm.CANDIDATE, (busy.pid,))], cpus=1, turns=26)
     with pytest.raises(RuntimeError), watch.turn(Arm.BASELINE):
         raise RuntimeError
     assert watch.ratio_of(Arm.CANDIDATE) is None
 
 
 def test_with_one_arm_there_is_nothing_to_tell(started):
-    watch = IntrusionWatch([Waiting(Arm.CANDIDATE, (started(BUSY).pid,))], cpus=1)
+    watch = IntrusionWatch([Waiting(Arm.CANDIDATE, (started(BUSY).pid,))], cpus=1, turns=26)
     with watch.turn(Arm.CANDIDATE):
         pass
     assert watch.ratio_of(Arm.CANDIDATE) is None

@@ -43,6 +43,19 @@ def test_what_is_no_number_is_not_compared():
     assert look_at(lambda: "text") == (False, {})
 
 
+def test_a_tensor_that_may_compute_when_it_is_looked_at_is_not_compared():
+    torch = pytest.importorskip("torch")
+
+    class Lazy(torch.Tensor):
+        pass
+
+    plain = torch.arange(8.0)
+    assert set(look_at(lambda: plain)[1]) == {"timed_elements"}
+    assert set(look_at(lambda: torch.nn.Parameter(plain))[1]) == {"timed_elements"}
+    assert look_at(lambda: plain.as_subclass(Lazy)) == (False, {})
+    assert look_at(lambda: plain.sum().as_subclass(Lazy)) == (False, {})
+
+
 def test_a_check_that_vary_returns_stands_for_the_result():
     call = Benchmark()
     call.vary = lambda: lambda: {"state_norm": 3}
