@@ -166,7 +166,7 @@ async def _defer(app: App, missing: Sequence[overview.Waiting], *, pause_s: floa
             queue=shard.machine_class,
             queueing_lock=_lock(shard.id),
             priority=shard.attempts,
-            schedule_in={"seconds": pause_s * shard.attempts} if pause_s * shard.attempts else None,
+            schedule_in={"milliseconds": round(1000 * pause_s * shard.attempts)},
             task_kwargs={"shard_id": shard.id},
         ).job
         for shard in missing

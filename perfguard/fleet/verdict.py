@@ -14,7 +14,7 @@ def outcome_of(shard: Shard) -> str:
     """What became of a shard, in a word; the run's own where its gate did not decide, as `different` is no noise."""
     if shard.state is not ShardState.DONE:
         return shard.state.value
-    of_code = _OUTCOMES.get(ExitCode(shard.exit_code), "failed") if shard.exit_code in list(ExitCode) else "failed"
+    of_code = next((name for code, name in _OUTCOMES.items() if code == shard.exit_code), "failed")
     return shard.outcome if of_code == "inconclusive" and shard.outcome is not None else of_code
 
 

@@ -167,7 +167,7 @@ def series_answer(
         machine_id=machine_id,
         runs=len(found.points),
         points=_points([found.points[place] for place in kept]),
-        bands=_bands(database, found.points),
+        bands=_bands(database, project, found.points),
         changes=tuple(_change(change, title) for change in found.changes),
     )
 
@@ -302,7 +302,7 @@ def change_details(
     here = (change.commit_before, change.commit_after)
     return ChangeDetails(
         change=change,
-        software=next(band for band in reversed(_bands(database, found.points)) if band.start <= change.at),
+        software=next(band for band in reversed(_bands(database, project, found.points)) if band.start <= change.at),
         elsewhere=tuple(
             other
             for other in every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import ipaddress
@@ -139,23 +140,19 @@ def _redirect(_: Request[Any, Any, Any], elsewhere: _Elsewhere) -> Response[Any]
 
 
 def _checking(settings: Settings) -> Any:
-    async def check(request: Request[Any, Any, Any]) -> Response[Refusal] | None:
+    async def check(request: Request[Any, Any, Any]) -> Response[Any] | None:
         """Refuse what no database takes, and requests that were meant for another host."""
         query = request.scope["query_string"]
         if b"%00" in query or "\0" in request.url.path:
-            return _refused("a name cannot hold NUL")
+            return _answer(request, 400, "a name cannot hold NUL")
         names = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
         if len(names) != len(set(names)):  # who checks one of them must not read another
-            return _refused("each parameter is given once")
+            return _answer(request, 400, "each parameter is given once")
         if settings.host_names and _host_in(request.headers.get("host", "")) not in settings.host_names:
-            return _refused("this server is asked as localhost only; --address opens it to others")
+            return _answer(request, 400, "this server is asked as localhost only; --address opens it to others")
         return None
 
     return check
-
-
-def _refused(why: str) -> Response[Refusal]:
-    return Response(Refusal(detail=why), status_code=400, headers=_HEADERS)
 
 
 def _host_in(header: str) -> str:
@@ -165,12 +162,13 @@ def _host_in(header: str) -> str:
 
 
 def _reading_guard(service: Service) -> Any:
-    def guard(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+    async def guard(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
         if not service.settings.needs_token or connection.scope["path"].startswith(("/assets/", "/health")):
             return
         if connection.scope.get("method") == "POST":  # which has a guard of its own
             return
-        token = find_token(service.database, _token_text(connection.headers.get("authorization", "")))
+        said = _token_text(connection.headers.get("authorization", ""))
+        token = await asyncio.to_thread(find_token, service.database, said)
         if token is None or token.scope is not TokenScope.READ:
             raise NotAuthorizedException(
                 "reading needs a token", headers={"WWW-Authenticate": 'Basic realm="perfguard"'}

@@ -209,8 +209,8 @@ class TestTokens:
         token = bearer(create_token(database, "others", TokenScope.READ, project="team/other"))
         assert guarded.get("/api/runs", params={"project": PROJECT}, headers=token).status_code == 403
         assert guarded.get("/api/runs", params={"project": "team/other"}, headers=token).json() == []
-        for other in (["team/other", PROJECT], ["", PROJECT]):
-            assert guarded.get("/api/runs", params={"project": other}, headers=token).status_code == 400
+        assert guarded.get("/api/runs", params={"project": ["team/other", PROJECT]}, headers=token).status_code == 400
+        assert guarded.get("/api/runs", params={"project": ["", PROJECT]}, headers=token).json() == []  # its own
 
     def test_a_token_of_a_project_leads_to_it(self, guarded, database):
         add_run(database, a_record(3, MACHINES[0], project="team/other"))
