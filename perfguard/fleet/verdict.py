@@ -13,7 +13,7 @@ _OUTCOMES = {ExitCode.PASS: "pass", ExitCode.REGRESSION: "regression", ExitCode.
 def outcome_of(shard: Shard) -> str:
     """What became of a shard, in a word; the run's own where its gate did not decide, as `different` is no noise."""
     if shard.state is not ShardState.DONE:
-        return shard.state.value
+        return str(shard.state.value)
     of_code = next((name for code, name in _OUTCOMES.items() if code == shard.exit_code), "failed")
     return shard.outcome if of_code == "inconclusive" and shard.outcome is not None else of_code
 
