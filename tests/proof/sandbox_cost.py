@@ -30,7 +30,7 @@ from perfguard.host.probe import probe
 from perfguard.records.run import Arm
 from perfguard.runner.process.forking import ForkServer
 from perfguard.runner.process.sandboxing import holder
-from perfguard.runner.process.starting import ForkingStarter
+from perfguard.runner.process.starting import ProcessStarter
 
 REPOSITORY = Path(__file__).parents[2]
 ONE_ARM, ALL_OR_NONE = ((Arm.CANDIDATE,), (Arm.BASELINE,)), ((Arm.BASELINE, Arm.CANDIDATE), ())
@@ -67,14 +67,14 @@ def measured(inside: tuple[Arm, ...], blocks: int, suite: str) -> Gate:
 
 def take_out(outside: Sequence[Arm]) -> None:
     """Start the servers of some arms without the sandbox that the gate means for them."""
-    start = ForkingStarter._started  # noqa: SLF001 - what is measured is what this leaves out
+    start = ProcessStarter._started  # noqa: SLF001 - what is measured is what this leaves out
 
-    def started(self: ForkingStarter, arm: Arm, hash_seed: int) -> ForkServer:
+    def started(self: ProcessStarter, arm: Arm, hash_seed: int) -> ForkServer:
         if arm in outside:
             self.arms = {**self.arms, arm: replace(self.arms[arm], sandbox=None)}
         return start(self, arm, hash_seed)
 
-    ForkingStarter._started = started  # type: ignore[method-assign]  # noqa: SLF001
+    ProcessStarter._started = started  # type: ignore[method-assign]  # noqa: SLF001
 
 
 def rows(gates: Sequence[Gate]) -> list[tuple[str, float, float, float]]:
