@@ -1,10 +1,10 @@
 """What the sandbox costs a measurement: nothing, in times and in the scatter of blocks.
 
-`make proof-sandbox`: 20 minutes, nothing else running. Gates of this repository's last commit against itself measure the
-suite `quick` in paired blocks. In most of them one arm alone is in the sandbox, the candidate and the baseline by turns, so
-that their effect is its cost. In the others both arms are in it, or none: the ratio of their blocks' standard deviations is
-what it adds to the scatter. Prints a Markdown table; `-o FILE` writes it as well. Ends with 1 where a time differs beyond
-0.5 % and its interval.
+`make proof-sandbox`: 20 minutes, nothing else running. Gates of this repository's last commit against itself measure
+the suite `quick` in paired blocks. In most of them one arm alone is in the sandbox, candidate and baseline by turns, so
+that their effect is its cost. In the others both arms are in it, or none: the ratio of their blocks' standard
+deviations is what it adds to the scatter. Prints a Markdown table; `-o FILE` writes it as well. Ends with 1 where a
+time differs beyond 0.5 % and its interval.
 """
 
 # ruff: noqa: T201
@@ -20,7 +20,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from scipy.stats import t as t_distribution
 
@@ -48,8 +47,9 @@ class Gate:
 
 def measured(inside: tuple[Arm, ...], blocks: int, suite: str) -> Gate:
     """One gate, in a process of its own."""
-    command = [sys.executable, "-m", "tests.proof.sandbox_cost", "--inside", ",".join(arm.value for arm in inside), "--",
-               "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD", "--confine", "--measure-anyway",
+    names = ",".join(arm.value for arm in inside)
+    command = [sys.executable, "-m", "tests.proof.sandbox_cost", "--inside", names, "--", "compare",
+               "--baseline", "git:HEAD", "--candidate", "git:HEAD", "--confine", "--measure-anyway",
                "--no-ops", "--suite", suite, "--max-blocks", str(blocks), "--budget", "3600", "-q",
                "--json"]  # fmt: skip
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
@@ -67,14 +67,16 @@ def measured(inside: tuple[Arm, ...], blocks: int, suite: str) -> Gate:
 
 def take_out(outside: Sequence[Arm]) -> None:
     """Start the servers of some arms without the sandbox that the gate means for them."""
-    start = ProcessStarter._started  # noqa: SLF001 - what is measured is what this leaves out
+    start = ProcessStarter._started
 
     def started(self: ProcessStarter, arm: Arm, hash_seed: int) -> ForkServer:
-        if arm in outside:
-            self.arms = {**self.arms, arm: replace(self.arms[arm], sandbox=None)}
-        return start(self, arm, hash_seed)
+        if arm not in outside:
+            return start(self, arm, hash_seed)
+        self._outbox(arm)
+        free = replace(self.arms[arm], sandbox=None)
+        return start(replace(self, arms={**self.arms, arm: free}), arm, hash_seed)
 
-    ProcessStarter._started = started  # type: ignore[method-assign]  # noqa: SLF001
+    ProcessStarter._started = started  # type: ignore[method-assign]
 
 
 def rows(gates: Sequence[Gate]) -> list[tuple[str, float, float, float]]:
@@ -99,8 +101,8 @@ def page(found: list[tuple[str, float, float, float]], *, rounds: int, blocks: i
     """The table."""
     machine, held = probe(), holder()
     how = (
-        f"{4 * rounds} gates of {blocks} blocks with one arm inside, {2 * rounds} with both or none, on identical code. "
-        "Rerun: `make proof-sandbox`."
+        f"{4 * rounds} gates of {blocks} blocks with one arm inside, {2 * rounds} with both or none, on identical "
+        "code. Rerun: `make proof-sandbox`."
     )
     changes = [change for _, change, _, _ in found]
     mean, spread = statistics.mean(changes), statistics.mean(math.log(row[3]) for row in found)
@@ -110,7 +112,7 @@ def page(found: list[tuple[str, float, float, float]], *, rounds: int, blocks: i
         "",
         f"`{machine.machine_id}`: {machine_line(machine)}. Held by {held.value if held else 'nothing'}. {how}",
         "",
-        "| case | time in the sandbox over that outside | 95 % interval | SD of blocks, both inside over both outside |",
+        "| case | time in the sandbox over that outside | 95 % interval | SD of blocks, inside over outside |",
         "|---|---|---|---|",
         *(f"| {case_id.partition('[')[0]} | {1 + change:.4f} | ± {wide:.4f} | {wider:.2f} |"
           for case_id, change, wide, wider in found),
