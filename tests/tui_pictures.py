@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 os.environ.update(TERM="xterm-256color", COLORTERM="truecolor", TEXTUAL_ANIMATIONS="none")
@@ -35,6 +37,9 @@ SHOTS = {
     "log": (1.0, ("6",)),
 }
 """Part of the recording that was played, and keys that were pressed."""
+FILM = ((0.12, ()), (0.3, ()), (0.5, ()), (0.7, ()), (1.0, ()), (1.0, ("3",)), (1.0, ("3", "f")))
+"""The same for each picture of the film in the README: a gate that turns red, and its op."""
+_FRAME_S = 2.5
 
 
 def main() -> None:
@@ -42,8 +47,26 @@ def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     for name, (at, keys) in SHOTS.items():
         _write(name, asyncio.run(taken(RECORDING, at, keys)))
+    _write("gate", film([asyncio.run(taken(RECORDING, at, keys)) for at, keys in FILM]))
     with tempfile.TemporaryDirectory() as folder:
         _write("training", asyncio.run(taken(write_training(Path(folder), epochs=14), 0.9, ())))
+
+
+def film(pictures: Sequence[str]) -> str:
+    """Pictures of one size as one that moves; the last one where a reader wants no motion."""
+    box = re.search(r'viewBox="[^"]+"', pictures[0])[0]
+    length_s = _FRAME_S * len(pictures)
+    style = (
+        f".frame {{ visibility: hidden; animation: show {length_s:g}s step-end infinite }}\n"
+        f"@keyframes show {{ 0% {{ visibility: visible }} {100 / len(pictures):g}%, 100% {{ visibility: hidden }} }}\n"
+        "@media (prefers-reduced-motion: reduce) { .frame { animation: none } .last { visibility: visible } }\n"
+    )
+    frames = [
+        f'<g class="frame{" last" if number == len(pictures) - 1 else ""}" '
+        f'style="animation-delay: {_FRAME_S * number:g}s">{picture.replace("terminal-", f"f{number}-")}</g>'
+        for number, picture in enumerate(pictures)
+    ]
+    return f'<svg {box} xmlns="http://www.w3.org/2000/svg">\n<style>{style}</style>\n{"".join(frames)}</svg>\n'
 
 
 def _write(name: str, picture: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from perfguard.records.facts import Fact, fact
@@ -15,6 +17,7 @@ from perfguard.units import format_change, format_count, format_share, format_si
 MOST_SHOWN = 3  # Culprits in any output
 _ENOUGH_EXPLAINED = 0.8  # Part of the step's difference after which no more culprits are shown
 _WORTH_SHOWING = 0.05  # Part of the step's difference that a further culprit must have
+_PLACE = re.compile(r"(?P<file>[^:]+\.py):(?P<line>\d{1,7})")
 _SAYS_WHERE = ("optimizer.", "ops.moved")  # Beginnings of codes whose headline names the place
 
 
@@ -90,6 +93,22 @@ def place_of(change: Fact) -> str:
 def place_of_culprit(culprit: Culprit) -> str:
     """The same of a culprit; its phases where an older recording has no more."""
     return place_of(culprit.fact) or " and ".join(phase.value for phase in culprit.phases or (culprit.phase,))
+
+
+def line_in_tree(attribution: Attribution | None) -> tuple[str | None, int | None]:
+    """File and line of the first culprit that has one in the project's tree, or else of its first op that has one."""
+    if attribution is None:
+        return None, None
+    sources = {delta.key: delta.source for delta in attribution.deltas}
+    places = [culprit.fact.subject.place for culprit in attribution.culprits]
+    for place in (*places, *(sources.get(key) for culprit in attribution.culprits for key in culprit.ops)):
+        found = _PLACE.fullmatch(place or "")
+        if found is None:
+            continue
+        path = PurePosixPath(found["file"])
+        if not path.is_absolute() and ".." not in path.parts:
+            return found["file"], int(found["line"])
+    return None, None
 
 
 def contradiction(verdict: Verdict, balance: StepBalance) -> Fact | None:

@@ -21,7 +21,7 @@ from perfguard.units import format_bytes, format_effect, format_ratio, format_se
 if TYPE_CHECKING:
     from perfguard.integrations.formats.suites import ImportedSeries, ImportedSuite, ImportReport
 
-EXPORTED = ("pyperf", "asv", "pytorch", "bencher", "github-action", "junit", "openmetrics", "csv", "parquet")
+EXPORTED = ("pyperf", "asv", "pytorch", "bencher", "github-action", "junit", "sarif", "openmetrics", "csv", "parquet")
 """As `perfguard.integrations.formats.exporting.WRITERS` names them, which is not imported for help."""
 IMPORTED = ("auto", "pyperf", "asv", "pytest-benchmark", "google-benchmark", "pytorch", "bencher")
 """As `perfguard.integrations.formats.importing.READERS` names them, which is not imported for help."""
@@ -37,6 +37,7 @@ pytorch        records of PyTorch's benchmark database, version 3, of one arm
 bencher        Bencher Metric Format, of one arm
 github-action  customSmallerIsBetter of github-action-benchmark, of one arm
 junit          verdicts as tests, for GitLab, Jenkins and Azure
+sarif          regressions at their lines, for code scanning and editors
 openmetrics    times, effects and verdicts, for node_exporter or a Pushgateway
 csv, parquet   verdicts as a table; with --samples, every sample of both arms
 For instance: perfguard export --format junit -o perfguard.xml

@@ -11,7 +11,15 @@ from perfguard import __version__
 from perfguard.config import LoadedConfig
 from perfguard.errors import UsageError
 from perfguard.gate.show import show_run
-from perfguard.integrations.formats import asv_results, charts, ci_reports, pyperf_json, pytorch_records, tables
+from perfguard.integrations.formats import (
+    asv_results,
+    charts,
+    ci_reports,
+    code_scanning,
+    pyperf_json,
+    pytorch_records,
+    tables,
+)
 from perfguard.integrations.formats.reading import checked_values, is_usable, number_or_none
 from perfguard.integrations.formats.suites import ImportedSuite, ProcessSamples, RunExport, series_of_samples
 from perfguard.records.case_names import split_case_id
@@ -29,6 +37,7 @@ WRITERS: dict[str, Callable[[RunExport], bytes]] = {
     "bencher": lambda run: charts.write_bencher(run.suite),
     "github-action": charts.write_github_action,
     "junit": ci_reports.write_junit,
+    "sarif": code_scanning.write_sarif,
     "openmetrics": ci_reports.write_open_metrics,
     "csv": tables.write_csv,
     "parquet": tables.write_parquet,

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from perfguard.errors import UsageError
@@ -25,7 +24,7 @@ from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.ops import Attribution
 from perfguard.records.verdict import Outcome, Verdict
-from perfguard.report.culprits import culprit_texts
+from perfguard.report.culprits import culprit_texts, line_in_tree
 from perfguard.report.lines import names_in
 from perfguard.report.messages.catalog import describe_all
 from perfguard.units import printable
@@ -200,7 +199,6 @@ _LEVELS = {
     Outcome.NO_BASELINE: Level.WARNING,
     Outcome.ALLOWED: Level.NOTICE,
 }
-_PLACE = re.compile(r"(?P<file>[^:]+\.py):(?P<line>\d{1,7})")
 
 
 def annotations_of(result: RunResult) -> tuple[Annotation, ...]:
@@ -220,7 +218,7 @@ def _remark(verdict: Verdict, name: str, attribution: Attribution | None) -> Ann
     level = _LEVELS[verdict.outcome]
     if verdict.gating is Gating.ADVISORY and level is Level.ERROR:
         level = Level.WARNING
-    file, line = _place(attribution)
+    file, line = line_in_tree(attribution)
     return Annotation(
         level=level,
         title=f"perfguard: {name} {verdict.outcome.value}",
@@ -228,19 +226,3 @@ def _remark(verdict: Verdict, name: str, attribution: Attribution | None) -> Ann
         file=file,
         line=line,
     )
-
-
-def _place(attribution: Attribution | None) -> tuple[str | None, int | None]:
-    """The line of the first culprit that has one, or else of its first op that has one."""
-    if attribution is None:
-        return None, None
-    sources = {delta.key: delta.source for delta in attribution.deltas}
-    places = [culprit.fact.subject.place for culprit in attribution.culprits]
-    for place in (*places, *(sources.get(key) for culprit in attribution.culprits for key in culprit.ops)):
-        found = _PLACE.fullmatch(place or "")
-        if found is None:
-            continue
-        path = PurePosixPath(found["file"])
-        if not path.is_absolute() and ".." not in path.parts:
-            return found["file"], int(found["line"])
-    return None, None

@@ -187,23 +187,26 @@ class _Loop:
         """One block; True where it finished (perhaps with fewer cases)."""
         order = tuple(self._cases[index].case.id for index in plan.case_order if index in self._cases)
         self._m.emit(BlockStarted(block=plan.index, hash_seed=plan.hash_seed, data_seed=plan.data_seed, case_ids=order))
-        load = read_load()
         started_at, started, before = time.time(), time.monotonic(), read_steal()
+        load, loaded = read_load(), started
         workers: dict[Arm, ArmWorker] = {}
         self._case_s.clear()
         switches = 0
         with suppress(_BlockAborted), ExitStack() as closing:
             self._start_workers(plan, workers, closing)
+            # Servers that end now take the CPU time of their last workers with them, which would be nobody's.
+            load, loaded = read_load(), time.monotonic()
             prepared = self._prepare_all(plan, workers)
             for index in plan.case_order:
                 if index in self._cases and not self._m.should_stop():
                     switches += self._measure_case(plan, index, workers, prepared)
                     self._time_control(plan.index, control)
-        elapsed = time.monotonic() - started
+        ended = time.monotonic()
+        elapsed = ended - started
         # Once cases have left, the blocks before say too much about the next one.
         self._longest_block_s = elapsed if self._is_shorter else max(self._longest_block_s, elapsed)
         self._is_shorter = False
-        foreign = foreign_load(load, read_load(), own=os.getpid(), cpus=self._m.cpus, elapsed_s=elapsed)
+        foreign = foreign_load(load, read_load(), own=os.getpid(), cpus=self._m.cpus, elapsed_s=ended - loaded)
         self._m.emit(
             BlockFinished(
                 block=plan.index,

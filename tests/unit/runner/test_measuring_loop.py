@@ -157,6 +157,20 @@ def test_asked_to_stop_it_ends_after_the_case_and_keeps_it():
     assert run.all_closed
 
 
+def test_foreign_load_is_that_of_what_is_measured_not_of_servers_that_are_replaced(monkeypatch):
+    starter, read, between = FakeStarter(), [], []
+
+    def read_load():
+        read.append(len(starter.workers))
+        return len(read)
+
+    monkeypatch.setattr(measure, "read_load", read_load)
+    monkeypatch.setattr(measure, "foreign_load", lambda before, after, **_: between.append((before, after)))
+    Run(starter, ["x"], blocks=2).go()
+    started_when = [read[number - 1] for number, _ in between]
+    assert started_when == [2, 4]  # both workers of the block had started
+
+
 class Clock:
     """Time that passes only in samples."""
 
