@@ -80,7 +80,8 @@ class Config:
     """Measured code runs in a sandbox: bubblewrap's, or without that Landlock's, which holds less; `strict` refuses
     Landlock."""
     confined_reads: tuple[str, ...] = ()
-    """Further files and folders that confined code may read; homes, temporary folders and the repository are hidden."""
+    """Further files and folders that confined code may read; homes, `/tmp`, `/var/tmp` and the repository are
+    hidden."""
     confined_network: bool | Literal["setup"] = False
     """Confined code may use the network; `setup`: the set-up command alone, such as `pip install .`."""
     pass_env: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ def test_settings_that_the_script_ignores_do_not_apply(training):
         (("--toggles", "optimiser", "train.py", MANY), 2, "the nearest is 'optimizer'"),
         (("--arm", "set:optimizer=fused", "train.py", MANY, "own"), 2, "ignores optimizer=fused"),
         (("--timeout", "5", "tiny.case"), 2, "--timeout is for scripts"),
-        (("--timeout", "nan", "train.py", MANY), 2, "--timeout nan"),
+        (("--timeout", "nan", "train.py", MANY), 2, "'nan' is no time"),
         (("train.py", "40", "plain"), 3, "makes no step of a torch.optim optimizer"),
         (("train.py", MANY, "unseeded"), 3, "computes something else each time"),
         (("train.py",), 3, "IndexError"),

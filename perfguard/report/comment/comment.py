@@ -42,7 +42,7 @@ SHEDDING: tuple[Mapping[str, Any], ...] = (
 
 _SIGNS = {"pass": "✅", "regressed": "🔺", "failed": "❌", "invalid": "❌", "different": "❌"}
 _NAMES = {"torch": "torch", "python": "Python", "stack_id": "software stack", "interpreter": "interpreter"}
-_TYPABLE = re.compile(r"[\w.,:=+/@%()\[\]* -]{1,300}", re.ASCII)
+_TYPABLE = re.compile(r"[\w.,:=+/@%()\[\] -]{1,300}", re.ASCII)  # And no `*`, which would name other cases
 """Case ids that a command may hold: nothing in them could end the quotes that they stand in."""
 _MOST_ACCEPTED = 8  # Commands that accept a case each; of more, a glob is the shorter way
 _CUT = "\n\n…and more than a comment has room for.\n"

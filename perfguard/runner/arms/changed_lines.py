@@ -8,13 +8,14 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from perfguard.errors import ArmError
 from perfguard.records.changed_lines import ChangedLines, ChangedStatement
 from perfguard.records.plan import ResolvedArm
 from perfguard.runner.arms.attestation import only_texts
 from perfguard.runner.arms.git import changed_names, line_changes, top_level
+from perfguard.store.plain_files import read_plain
 
 _FILE = re.compile(r"(---|\+\+\+) (?:[ab]/(.*?)|/dev/null)\t?")
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -82,16 +83,17 @@ def _hunks(text: str) -> tuple[Mapping[str, list[_Hunk]], Mapping[str, list[_Hun
 
 
 def _statements(tree: Path, hunks: Mapping[str, Sequence[_Hunk]], *, is_complete: bool) -> ChangedLines:
-    found = (each for path in sorted(hunks) for each in _of_file(tree / path, path, hunks[path]))
+    found = (each for path in sorted(hunks) for each in _of_file(tree, path, hunks[path]))
     return ChangedLines(statements=tuple(found), is_complete=is_complete)
 
 
-def _of_file(file: Path, path: str, hunks: Sequence[_Hunk]) -> Iterator[ChangedStatement]:
+def _of_file(tree: Path, path: str, hunks: Sequence[_Hunk]) -> Iterator[ChangedStatement]:
     spans: Sequence[tuple[int, int]] = ()
     with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError, MemoryError), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the arm's code
-        if file.is_file() and file.stat().st_size <= _MOST_BYTES:
-            spans = sorted(_spans(ast.parse(file.read_bytes())))
+        is_linked = any((tree / folder).is_symlink() for folder in list(PurePosixPath(path).parents)[:-1])
+        content = None if is_linked else read_plain(tree / path, _MOST_BYTES)
+        spans = sorted(_spans(ast.parse(content))) if content is not None else ()
     for first, count, text in hunks:
         if not count and any(line.strip() and not line.strip().startswith("#") for line in text.split("\n")):
             yield ChangedStatement(path=path, first=first, last=first, text=text)
