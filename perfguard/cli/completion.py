@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+_MOST_BYTES = 1 << 20
+_TYPABLE = re.compile(r"[\w.+/-]{1,200}(\[[\w.,=+/-]{0,200}\])?", re.ASCII)  # What a shell takes as one word
 _MOST_LINES = 50  # The cases of a run are in one of its first events
 
 
@@ -47,12 +50,17 @@ def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
 
 def _latest_cases(project: Path) -> list[str]:
     """Ids of the cases that the project's latest run measured."""
+    from perfguard.store.plain_files import open_plain
+
     runs = sorted(project.glob(".perfguard/runs/*/events.jsonl"))
     try:
-        with runs[-1].open(encoding="utf-8") as events:
-            for line, _ in zip(events, range(_MOST_LINES), strict=False):
+        events = open_plain(runs[-1])
+        if events is None:
+            return []
+        with events:
+            for line in events.read(_MOST_BYTES).splitlines()[:_MOST_LINES]:
                 if (event := json.loads(line))["event"] == "run_started":
-                    return [str(case_id) for case_id in event["case_ids"]]
-    except (IndexError, OSError, ValueError, KeyError, TypeError):
-        pass
+                    return [case_id for case_id in event["case_ids"] if _TYPABLE.fullmatch(case_id)]
+    except (IndexError, OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass  # whatever lies in a stranger's checkout
     return []

@@ -133,7 +133,8 @@ def _gate(attempt: Attempt, folder: Path, said: Path, environment: Mapping[str, 
 
     The caller sleeps meanwhile: nothing of it runs beside the measurement.
     """
-    command = launched([sys.executable, "-m", "perfguard", *gate_arguments(attempt)], is_tied=True)
+    command = launched([sys.executable, "-I", "-m", "perfguard", *gate_arguments(attempt)], is_tied=True)
+    # `-I`: the working directory is the candidate's checkout, which may hold a `perfguard` of its own.
     # The history is the fleet's, which takes the run with its shard.
     variables = {**environment, "PERFGUARD_DATABASE": "off"}
     with said.with_suffix(".json").open("wb") as out, said.with_suffix(".err").open("wb") as err:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import click
@@ -112,6 +113,23 @@ def test_cases_of_the_latest_run_are_completed(tmp_path, monkeypatch):
     assert [item.value for item in complete(["gate", "-c"], "mi")] == ["mine"]
     assert [item.value for item in complete(["gate", "-c"], "mine[")] == ["mine[n=1]", "mine[n=2]"]
     (run / "events.jsonl").write_text("rubbish")
+    assert complete(["gate", "-c"], "mi") == []
+
+
+def test_a_strangers_checkout_completes_nothing_but_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / ".perfguard" / "runs" / "1"
+    run.mkdir(parents=True)
+    events, complete = run / "events.jsonl", BashComplete(group, {}, "perfguard", "_X").get_completions
+    events.write_text(json.dumps({"event": "run_started", "case_ids": ["mine[a];id>/x;#", "mi$(id)", "mi\x1b", 3]}))
+    assert complete(["gate", "-c"], "mi") == []
+    events.write_text("[" * 100_000)
+    assert complete(["gate", "-c"], "mi") == []
+    events.unlink()
+    events.symlink_to("/dev/zero")
+    assert complete(["gate", "-c"], "mi") == []
+    events.unlink()
+    os.mkfifo(events)
     assert complete(["gate", "-c"], "mi") == []
 
 
