@@ -186,14 +186,6 @@ def load_config(start: Path, environment: Mapping[str, str], options: Mapping[st
     return LoadedConfig(config=config, origins=origins, project=project)
 
 
-def without_password(url: str | None) -> str | None:
-    """A URL with its password left out; other text as it is."""
-    if url is None:
-        return None
-    hidden = re.sub(r"(://[^/@]*?):[^/]*@", r"\1:***@", url)
-    return re.sub(r"([?&][^=&]*(?:password|passfile)=)[^&]*", r"\1***", hidden, flags=re.IGNORECASE)
-
-
 def suite_specs(config: Config) -> tuple[SuiteSpec, ...]:
     """The user's suites as the model knows them."""
     return tuple(

@@ -23,7 +23,7 @@ Exit codes are those of [a gate](gating.md#what-the-exit-code-says). Ratios are 
 
 def document() -> str:
     """The whole page."""
-    context = click.Context(group, info_name="perfguard")
+    context = click.Context(group, info_name="perfguard", **group.context_settings)
     parts = [_HEAD]
     for title, names in _GROUPS.items():
         parts.append(f"## {title}\n")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfguard.cli.declaring import together
 from perfguard.cli.diagnostics import is_terminal
-from perfguard.cli.options import command_line, load, together
+from perfguard.cli.options import command_line, load
 from perfguard.errors import ExitCode, PerfguardError, UsageError
 from perfguard.records.case_names import short_names
 from perfguard.records.events import RunStarted

@@ -44,14 +44,15 @@ def measure(attempt: Attempt, *, host: str, folder: Path, environment: Mapping[s
         said = folder / f"shard-{attempt.shard_id}"
         exit_code = _gate(attempt, tree / attempt.work.folder, said, environment)
     except (ArmError, MeasurementError, OSError) as error:
-        return replace(of, problem=_full(folder) or _failed(str(error)), is_hosts=_full(folder) is not None)
+        full = _full(folder)
+        return replace(of, problem=full or _failed(str(error)), is_hosts=full is not None)
     if exit_code is None:
         return replace(of, problem=fact("fleet.took_too_long", severity=Severity.NOTABLE, lease_s=attempt.lease_s))
     try:
         if exit_code not in _ANSWERS:
-            problem = _full(folder) or _reason_in(said, exit_code)
-            is_final, is_hosts = exit_code in _HOPELESS, _full(folder) is not None
-            return replace(of, problem=problem, exit_code=exit_code, is_final=is_final, is_hosts=is_hosts)
+            full, is_final = _full(folder), exit_code in _HOPELESS
+            problem = full or _reason_in(said, exit_code)
+            return replace(of, problem=problem, exit_code=exit_code, is_final=is_final, is_hosts=full is not None)
         run_id = json.loads(said.with_suffix(".json").read_bytes())["run_id"]
         runs = tree / attempt.work.folder / ".perfguard" / "runs"
         return replace(of, exit_code=exit_code, measured=measured_run(runs / run_id, attempt.work.project))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfguard.cli import options as shared
+from perfguard.cli.declaring import SecondsType, flag, parse_percentage
 from perfguard.cli.measuring import build_request
 from perfguard.cli.measuring import show as show_result
 from perfguard.cli.watching import tui_option
@@ -96,8 +97,8 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
 @baseline_command.command("anchor")
 @shared.suite_option
 @click.option("--from", "source", metavar="git:REV", help="Freeze the baseline that was committed there.")
-@shared.flag("--replace", help="Replace the existing anchor; this accepts all drift since then.")
-@shared.flag("--remove", help="Remove the anchor.")
+@flag("--replace", help="Replace the existing anchor; this accepts all drift since then.")
+@flag("--remove", help="Remove the anchor.")
 def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool) -> None:
     """Freeze this machine's stored baseline as the anchor, from which drift is measured; then commit the files.
 
@@ -122,17 +123,13 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
 @shared.measuring_options
 @click.option("--rounds", type=int, metavar="N", help="Independent rounds, each a fresh process.")
 @click.option(
-    "--spread",
-    "spread_s",
-    type=shared.SecondsType(),
-    metavar="TIME",
-    help="Minimum time from the first round to the last.",
+    "--spread", "spread_s", type=SecondsType(), metavar="TIME", help="Minimum time from the first round to the last."
 )
-@shared.flag("--allow-dirty", help="Store even if the tree has uncommitted changes.")
-@shared.flag("--allow-unfit", help="Store even if `perfguard doctor` finds the host unfit.")
-@shared.flag("--allow-few", help="Store even with too few rounds.")
-@shared.flag("--allow-different", help="Store even if a case computes another result than in the old baseline.")
-@shared.flag("-n", "--dry-run", help="Measure and show the changes, but store nothing.")
+@flag("--allow-dirty", help="Store even if the tree has uncommitted changes.")
+@flag("--allow-unfit", help="Store even if `perfguard doctor` finds the host unfit.")
+@flag("--allow-few", help="Store even with too few rounds.")
+@flag("--allow-different", help="Store even if a case computes another result than in the old baseline.")
+@flag("-n", "--dry-run", help="Measure and show the changes, but store nothing.")
 @tui_option
 @shared.output_options
 def update(**options: Any) -> None:
@@ -223,9 +220,9 @@ def _times(change: CaseChange) -> str:
 @click.option("--max", "maximum", metavar="SLOWDOWN", help="Largest slowdown that is accepted, such as 3%.")
 @click.option("--until", metavar="DATE", help="Last day, such as 2027-01-31, 30d or 2w; at most a year ahead.")
 @click.option("--reason", metavar="TEXT", help="Why it is accepted; printed in every report.")
-@shared.flag("--list", "listing", help="Print the entries.")
+@flag("--list", "listing", help="Print the entries.")
 @click.option("--remove", metavar="CASE", help="Remove the entry for CASE.")
-@shared.flag("--json", "as_json", help="With --list: JSON instead of text.")
+@flag("--json", "as_json", help="With --list: JSON instead of text.")
 def allow_command(**options: Any) -> None:
     """Accept a slowdown of CASE until a date, in `baselines/allow.toml`; then commit the file.
 
@@ -255,7 +252,7 @@ def allow_command(**options: Any) -> None:
 
 def _add_entry(loaded: LoadedConfig, options: dict[str, Any]) -> None:
     """Add the entry of the options; print the cases that it covers and the entry that it replaces."""
-    maximum = shared.parse_percentage("--max", options["maximum"])
+    maximum = parse_percentage("--max", options["maximum"])
     if maximum > LARGEST_RATIO:
         raise UsageError(
             f"--max {options['maximum']!r} is {format_ratio(maximum)}; at most {format_ratio(LARGEST_RATIO)} can be "

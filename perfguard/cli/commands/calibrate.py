@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfguard.cli import options as shared
+from perfguard.cli.declaring import RatioType, SecondsType, flag
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.cli.measuring import build_request
 from perfguard.cli.output import print_parts
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Put the identical arms at paths of unequal length, with environments of unequal size.",
 )
-@shared.flag("--resume", help="Include stored gates: --gates is the total.")
-@shared.flag("--show", "only_show", help="Measure nothing; show what is stored.")
+@flag("--resume", help="Include stored gates: --gates is the total.")
+@flag("--show", "only_show", help="Measure nothing; show what is stored.")
 @shared.json_option
 @shared.measuring_options
 @shared.setup_option
@@ -84,12 +85,10 @@ def _print_calibrated(found: Calibrated, *, as_json: bool) -> None:
 
 
 @click.command("plan")
-@click.option(
-    "--detect", type=shared.RatioType(), required=True, metavar="EFFECT", help="Slowdown to detect, such as 2%."
-)
+@click.option("--detect", type=RatioType(), required=True, metavar="EFFECT", help="Slowdown to detect, such as 2%.")
 @click.option(
     "--power",
-    type=shared.RatioType(),
+    type=RatioType(),
     default="80%",
     show_default=True,
     metavar="CHANCE",
@@ -97,10 +96,10 @@ def _print_calibrated(found: Calibrated, *, as_json: bool) -> None:
 )
 @click.option("-s", "--suite", help="Suite to plan for.")
 @click.option(
-    "--budget", "budget_s", type=shared.SecondsType(), metavar="TIME", help="Budget of one gate; default: the suite's."
+    "--budget", "budget_s", type=SecondsType(), metavar="TIME", help="Budget of one gate; default: the suite's."
 )
 @shared.margin_option
-@shared.flag("--write", help="Store the plan, so that gates on this machine follow it.")
+@flag("--write", help="Store the plan, so that gates on this machine follow it.")
 @shared.format_option
 def plan_command(**options: Any) -> None:
     """Compute the blocks and minutes that each gating case needs to detect a slowdown.

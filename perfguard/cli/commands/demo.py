@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from perfguard.cli.options import SecondsType
+from perfguard.cli.declaring import SecondsType
 from perfguard.errors import ExitCode, MeasurementError, UsageError
 from perfguard.units import printable
 

@@ -7,6 +7,7 @@ import importlib.metadata
 import itertools
 import json
 import platform
+import re
 import shutil
 import sys
 import textwrap
@@ -18,10 +19,10 @@ import click
 
 from perfguard import __version__
 from perfguard.benchmarks.selection import suite_cases
+from perfguard.cli.declaring import flag
 from perfguard.cli.diagnostics import is_terminal, reader_may_leave
-from perfguard.cli.options import cpus_option, flag, format_option, json_option, load
+from perfguard.cli.options import cpus_option, format_option, json_option, load
 from perfguard.codec import SCHEMAS, schema_of, to_builtins, to_json
-from perfguard.config import without_password
 from perfguard.errors import ExitCode, NothingSelectedError
 from perfguard.records.machine.fingerprint import CheckStatus, CompatibilityLevel
 from perfguard.records.spec import Case, Catalog, Gating, ParameterValue, SuiteSpec, expand, format_parameter
@@ -226,7 +227,7 @@ def show(*, origin: bool, as_json: bool) -> None:
     """Print every setting and its value: built-in, user's file, project's file, PERFGUARD_* variables."""
     loaded = load({})
     values = {f.name: to_builtins(getattr(loaded.config, f.name)) for f in dataclasses.fields(loaded.config)}
-    values["database"] = without_password(values["database"])
+    values["database"] = _without_password(values["database"])
     origins = {key: loaded.origins.get(key, "built-in") for key in values}
     if as_json:
         data = {key: {"value": value, "origin": origins[key]} for key, value in values.items()} if origin else values
@@ -260,3 +261,11 @@ def version_command(*, as_json: bool) -> None:
             versions[name] = "not installed"
     lines = "\n".join(f"{name:<12} {version}" for name, version in versions.items())
     click.echo(json.dumps(versions, indent=1) if as_json else lines)
+
+
+def _without_password(url: str | None) -> str | None:
+    """A URL with its password left out; other text as it is."""
+    if url is None:
+        return None
+    hidden = re.sub(r"(://[^/@]*?):[^/]*@", r"\1:***@", url)
+    return re.sub(r"([?&][^=&]*(?:password|passfile)=)[^&]*", r"\1***", hidden, flags=re.IGNORECASE)

@@ -6,67 +6,24 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from perfguard.cli.options import SecondsType, flag, format_option, load, together
-from perfguard.config import LoadedConfig
+from perfguard.cli.commands.fleet_work import schedule_command, submit_command
+from perfguard.cli.declaring import flag
+from perfguard.cli.fleet import opened_fleet, tend_engines
+from perfguard.cli.options import format_option
 from perfguard.errors import ExitCode, UsageError
 from perfguard.units import format_count, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
-
     from perfguard.history.database import Database
     from perfguard.records.facts import Fact
-    from perfguard.records.fleet import FleetStatus, GateWork
+    from perfguard.records.fleet import FleetStatus
 
 _ASKS_AGAIN_S = 5.0
 _TENDS_AGAIN_S = 30.0
-
-_engine_option = click.option(
-    "--engine",
-    type=click.Choice(["queue", "slurm"]),
-    default="queue",
-    show_default=True,
-    help="What brings shards to hosts.",
-)
-_work_options = together(
-    click.option("-s", "--suite", help="Suite to measure; default: as configured."),
-    click.option("-c", "--case", "patterns", multiple=True, metavar="PATTERN", help="Cases instead of a suite."),
-    click.option("--budget", "budget_s", type=SecondsType(), metavar="TIME", help="Budget of each shard's gate."),
-    click.option(
-        "--class",
-        "classes",
-        multiple=True,
-        metavar="NAME",
-        help="Machine class to measure on; may be repeated. Default: each class that a fit host is of.",
-    ),
-    click.option(
-        "--split",
-        type=click.IntRange(1, 1000),
-        default=1,
-        show_default=True,
-        metavar="N",
-        help="Shards for each class.",
-    ),
-    click.option(
-        "--repository",
-        metavar="URL",
-        help="What hosts clone; default: git's remote origin, else this repository's path.",
-    ),
-    _engine_option,
-    click.option(
-        "--shared-folder",
-        type=click.Path(path_type=Path),
-        metavar="FOLDER",
-        help="With --engine slurm: a folder that all nodes share; default: .perfguard/fleet.",
-    ),
-    click.argument("arguments", nargs=-1, metavar="[-- OPTIONS]"),
-)
-"""What `submit` and `schedule` measure, and where."""
 
 
 @click.group("fleet")
@@ -76,15 +33,6 @@ def fleet_command() -> None:
     Work is split into shards; each is measured whole on one host, baseline and candidate in turns. Results come into
     the history that the setting `database` names. See docs/fleet.md for the way from one machine to many.
     """
-
-
-def _opened(*, upgrades: bool | None = None) -> tuple[LoadedConfig, AbstractContextManager[Database]]:
-    from perfguard.history.database import is_off, opened
-
-    loaded = load({}, keys=())
-    if is_off(loaded.config.database):
-        raise UsageError("a fleet needs a database, which is off; set `database` to a PostgreSQL URL")
-    return loaded, opened(loaded.config.database, loaded.project, upgrades=upgrades)
 
 
 def _say(found: Fact) -> None:
@@ -98,7 +46,7 @@ def init() -> None:
     """Make the tables of the history and of the queue in the configured PostgreSQL database."""
     from perfguard.fleet.queue import create_queue, require_queue
 
-    _, opening = _opened(upgrades=True)
+    _, opening = opened_fleet(upgrades=True)
     with opening as database:
         require_queue(database)
         create_queue(database)
@@ -136,7 +84,7 @@ def worker(classes: tuple[str, ...], name: str | None, poll_s: float, folder: Pa
     from perfguard.host.probe import probe
     from perfguard.records.fleet import Fitness
 
-    _, opening = _opened()
+    _, opening = opened_fleet()
     with opening as database:
         require_ready(database)
         fingerprint, host = probe(), name or host_name()
@@ -165,88 +113,15 @@ def _why_unfit(host: str) -> str:
     )
 
 
-@fleet_command.command("submit")
-@click.option("--candidate", default="HEAD", show_default=True, metavar="REV", help="What to judge; must be pushed.")
-@click.option("--baseline", required=True, metavar="REV", help="What to compare with.")
-@_work_options
-def submit_command(candidate: str, baseline: str, engine: str, **options: Any) -> None:
-    """Have a commit gated on other machines: a shard for each machine class, or N with --split.
-
-    OPTIONS go to `perfguard gate` on the hosts, as in -- --setup 'pip install .'.
-    """
-    from perfguard.fleet.shards import submit
-    from perfguard.fleet.submitting import classes_of, commit_of
-    from perfguard.history.states import author_in
-    from perfguard.records.fleet import Engine
-
-    loaded, opening = _opened()
-    work = _work(loaded, options, commit_of(loaded, baseline), commit_of(loaded, candidate))
-    groups = _groups(loaded, options)
-    with opening as database:
-        classes = classes_of(database, options["classes"], Engine(engine))
-        shards = [(name, patterns) for name in classes for patterns in groups]
-        _require_engine(database, engine)
-        _warn_of_classes(database, classes, engine)
-        submission = submit(database, work, shards, engine=Engine(engine), author=author_in(loaded.project))
-        _tend(database, engine)
-    click.echo(f"submission {submission}: {format_count(len(shards), 'shard')} for {', '.join(classes)}")
-    click.echo(f"`perfguard fleet status {submission} --wait` waits for its verdict", err=True)
-
-
-def _warn_of_classes(database: Database, classes: Sequence[str], engine: str) -> None:
-    """Say which classes no fit host has: their shards wait until one registers."""
-    from perfguard.fleet.hosts import read_hosts
-    from perfguard.records.fleet import Fitness
-
-    known = {name for host in read_hosts(database) if host.fitness is Fitness.FIT for name in host.classes}
-    missing = [name for name in classes if name not in known]
-    if missing and engine == "queue":
-        click.echo(f"! no fit host is of {', '.join(missing)} now; its shards wait for one", err=True)
-
-
-def _work(loaded: LoadedConfig, options: dict[str, Any], baseline: str, candidate: str) -> GateWork:
-    from perfguard.fleet.submitting import work_of
-
-    chosen = {name: options[name] for name in ("suite", "budget_s", "repository", "shared_folder", "arguments")}
-    return work_of(loaded, (baseline, candidate), **chosen)
-
-
-def _groups(loaded: LoadedConfig, options: dict[str, Any]) -> tuple[tuple[str, ...], ...]:
-    from perfguard.fleet.submitting import groups_of
-
-    return groups_of(loaded, suite=options["suite"], patterns=options["patterns"], shards=options["split"])
-
-
-def _require_engine(database: Database, engine: str) -> None:
-    from perfguard.fleet.queue import require_ready
-    from perfguard.fleet.slurm import require_slurm
-
-    if engine == "queue":
-        require_ready(database)
-    else:
-        require_slurm()
-
-
-def _tend(database: Database, engine: str | None = None) -> None:
-    """Look after the engines that are used; or after one."""
-    from perfguard.fleet import queue, slurm
-    from perfguard.fleet.queue import has_queue
-
-    if engine == "queue" or (engine is None and has_queue(database)):
-        queue.tend(database)
-    if engine in (None, "slurm"):
-        slurm.tend(database)
-
-
 @fleet_command.command("tend")
 def tend_command() -> None:
     """Hand out anew what was lost, submit what is scheduled, and take Slurm's results; once.
 
     Workers of the queue do it by themselves. With Slurm have cron do it every few minutes on the login node.
     """
-    _, opening = _opened()
+    _, opening = opened_fleet()
     with opening as database:
-        _tend(database)
+        tend_engines(database)
 
 
 @fleet_command.command("status")
@@ -264,7 +139,7 @@ def status(submission: int | None, output_format: str, *, waits: bool, all_proje
 
     if waits and submission is None:
         raise UsageError("--wait needs a submission, as in `perfguard fleet status 12 --wait`")
-    loaded, opening = _opened()
+    loaded, opening = opened_fleet()
     with opening as database:
         if submission is None:
             found = read_status(database, project=None if all_projects else project_name(loaded))
@@ -294,7 +169,7 @@ def _waited_for(database: Database, submission: int) -> FleetStatus:
             said = now
         time.sleep(_ASKS_AGAIN_S)
         if time.monotonic() - tended > _TENDS_AGAIN_S:
-            _tend(database)
+            tend_engines(database)
             tended = time.monotonic()
 
 
@@ -304,7 +179,7 @@ def cancel_command(submission: int) -> None:
     """Cancel a SUBMISSION: what waits is not handed out, and the result of what is being measured is dropped."""
     from perfguard.fleet.shards import cancel
 
-    _, opening = _opened()
+    _, opening = opened_fleet()
     with opening as database:
         count = cancel(database, submission)
     click.echo(f"submission {submission}: {format_count(count, 'shard')} cancelled")
@@ -325,7 +200,7 @@ def hosts(fit: str | None, drain: str | None, reason: str, remove: str | None, o
     from perfguard.records.fleet import Fitness
     from perfguard.report.terminal.fleet import render_hosts
 
-    loaded, opening = _opened()
+    loaded, opening = opened_fleet()
     with opening as database:
         if fit:
             state_fitness(database, fit, Fitness.FIT)
@@ -336,66 +211,6 @@ def hosts(fit: str | None, drain: str | None, reason: str, remove: str | None, o
             remove_host(database, remove)
         found = read_hosts(database)
     print_and_exit(found, lambda: render_hosts(found), output_format, exit_code=int(ExitCode.PASS))
-
-
-@fleet_command.command("schedule")
-@click.argument("name", required=False)
-@click.option("--cron", metavar="TIMES", help="When, in UTC: '0 2 * * *' is every night at two.")
-@click.option("--branch", default="main", show_default=True, help="Branch whose newest commit is measured.")
-@flag("--remove", "is_removed", help="Remove the schedule.")
-@_work_options
-@format_option
-def schedule_command(
-    name: str | None,
-    cron: str | None,
-    branch: str,
-    engine: str,
-    output_format: str,
-    *,
-    is_removed: bool,
-    **options: Any,
-) -> None:
-    """Submit a branch again and again: its newest commit against the one before; without NAME list the schedules.
-
-    A time at which the branch has not moved is passed over.
-    """
-    from perfguard.cli.output import print_and_exit
-    from perfguard.fleet.schedules import next_time, read_schedules, remove_schedule, save_schedule, tip_of
-    from perfguard.fleet.submitting import classes_of, repository_of
-    from perfguard.history.project_names import project_name
-    from perfguard.records.fleet import Engine, Schedule
-    from perfguard.report.terminal.fleet import render_schedules
-
-    loaded, opening = _opened()
-    with opening as database:
-        if name is None:
-            found = read_schedules(database, project=project_name(loaded))
-            print_and_exit(found, lambda: render_schedules(found), output_format, exit_code=int(ExitCode.PASS))
-        if is_removed:
-            remove_schedule(database, project_name(loaded), name)
-            click.echo(f"removed schedule {printable(name)}")
-            return
-        if cron is None:
-            raise UsageError("--cron says when, as in --cron '0 2 * * *'")
-        due_at = next_time(cron, time.time())
-        tip = tip_of(options["repository"] or repository_of(loaded), branch)
-        saved = Schedule(
-            project=project_name(loaded),
-            name=name,
-            cron=cron,
-            branch=branch,
-            engine=Engine(engine),
-            work=_work(loaded, options, tip, tip),
-            machine_classes=classes_of(database, options["classes"], Engine(engine)),
-            groups=_groups(loaded, options),
-            due_at=due_at,
-        )
-        _require_engine(database, engine)
-        save_schedule(database, saved)
-    click.echo(
-        f"schedule {printable(name)}: {branch} after {tip[:12]}, next at "
-        f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime(due_at))} UTC"
-    )
 
 
 @fleet_command.command("manifest")
@@ -422,3 +237,7 @@ def measure_command(array: Path, index: int) -> None:
     if found.problem is not None:
         _say(found.problem)
         raise click.exceptions.Exit(int(ExitCode.INFRASTRUCTURE))
+
+
+fleet_command.add_command(submit_command)
+fleet_command.add_command(schedule_command)

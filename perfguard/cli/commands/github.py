@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfguard.cli import options as shared
+from perfguard.cli.declaring import SecondsType
 from perfguard.cli.measuring import build_request, with_slips
 from perfguard.errors import ExitCode, PerfguardError, UsageError
 from perfguard.gate.rules.longer_budget import longer_budget
@@ -48,14 +49,11 @@ _label_option = click.option(
 )
 
 
-class _Budget(click.ParamType[float | str]):
+class _Budget(SecondsType):
     name = "budget"
 
-    def convert(self, value: float | str, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        try:
-            return _AUTO if value == _AUTO else float(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither seconds nor {_AUTO}", param, ctx)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return _AUTO if value == _AUTO else super().convert(value, param, ctx)
 
 
 @click.group("github")

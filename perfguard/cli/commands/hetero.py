@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfguard.cli import options as shared
+from perfguard.cli.declaring import SecondsType
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.errors import StoreError, UsageError, did_you_mean
 
@@ -58,7 +59,7 @@ def hetero_command() -> None:
 @click.option(
     "--time",
     "time_s",
-    type=shared.SecondsType(),
+    type=SecondsType(),
     metavar="TIME",
     help="Maximum wall time, losses and time before --resume included.",
 )

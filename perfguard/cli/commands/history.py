@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfguard.cli.options import flag, format_option, load
+from perfguard.cli.declaring import flag
+from perfguard.cli.options import format_option, load
 from perfguard.config import LoadedConfig
 from perfguard.errors import DatabaseError, ExitCode, NothingSelectedError, UsageError
 from perfguard.history.project_names import project_name

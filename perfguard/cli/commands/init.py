@@ -27,7 +27,7 @@ from typing import Any
 import click
 
 from perfguard import __version__
-from perfguard.cli.options import flag
+from perfguard.cli.declaring import flag
 from perfguard.config import Config, SuiteConfig, load_config, read_toml
 from perfguard.errors import UsageError
 from perfguard.runner.arms import git

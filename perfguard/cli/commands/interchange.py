@@ -10,8 +10,9 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
+from perfguard.cli.declaring import flag
 from perfguard.cli.diagnostics import is_terminal, reader_may_leave
-from perfguard.cli.options import flag, load
+from perfguard.cli.options import load
 from perfguard.codec import to_json
 from perfguard.errors import UsageError
 from perfguard.report.messages.catalog import describe, describe_all

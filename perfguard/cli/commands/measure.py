@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from perfguard.cli import options as shared
+from perfguard.cli.declaring import SectionedCommand, flag, section, together
 from perfguard.cli.diagnostics import reader_may_leave
 from perfguard.cli.measuring import build_request, judge, show
 from perfguard.cli.watching import tui_option
@@ -27,20 +28,18 @@ commits remain, or the cause is outside --path); 2 usage; 3 the two cannot be co
 For instance: perfguard bisect --good v1.4 --bad main -c 'step.bert*' --setup 'pip install .'
 """
 
-_judging_options = shared.together(
-    shared.section(
+_judging_options = together(
+    section(
         "Arms",
         click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to judge."),
-        shared.flag(
-            "--anchor", help="Pair with the anchor's revision, with anchor_margin: finds many small slowdowns."
-        ),
+        flag("--anchor", help="Pair with the anchor's revision, with anchor_margin: finds many small slowdowns."),
         shared.setup_option,
     ),
     shared.measuring_options,
-    shared.section(
+    section(
         "What is measured",
-        shared.flag("--measure-all", help="Measure also cases for which both arms run the same code."),
-        shared.flag("--measure-anyway", help="Measure even if both arms run the same code (A/A)."),
+        flag("--measure-all", help="Measure also cases for which both arms run the same code."),
+        flag("--measure-anyway", help="Measure even if both arms run the same code (A/A)."),
         click.option(
             "--inject",
             "injections",
@@ -56,22 +55,22 @@ _judging_options = shared.together(
     ),
     shared.verdict_options,
     shared.trust_options,
-    shared.section("Output", tui_option),
+    section("Output", tui_option),
     shared.output_options,
 )
 """Options of `compare` and `gate`, but for the baseline."""
 
 
-@click.command("run", cls=shared.SectionedCommand, epilog=shared.ARMS_HELP)
-@shared.section(
+@click.command("run", cls=SectionedCommand, epilog=shared.ARMS_HELP)
+@section(
     "What is measured",
     click.option(
         "--arm", default="dir:.", show_default=True, metavar="ARM", help="What to measure: git:REV, python:PATH, …"
     ),
 )
 @shared.scaling_options
-@shared.section("How long", click.option("--rounds", type=int, metavar="N", help="Fresh processes to measure in."))
-@shared.section("Output", tui_option)
+@section("How long", click.option("--rounds", type=int, metavar="N", help="Fresh processes to measure in."))
+@section("Output", tui_option)
 @shared.output_options
 def run_command(**options: Any) -> None:
     """Measure a suite in fresh, pinned processes, without a comparison.
@@ -94,16 +93,16 @@ def run_command(**options: Any) -> None:
     show(run_arm(request, arm, rounds=loaded.config.rounds), options)
 
 
-@click.command("compare", cls=shared.SectionedCommand, epilog=_COMPARE_EPILOG)
-@shared.section("Arms", click.option("--baseline", metavar="ARM", help="What to compare with.  [default: git:HEAD]"))
+@click.command("compare", cls=SectionedCommand, epilog=_COMPARE_EPILOG)
+@section("Arms", click.option("--baseline", metavar="ARM", help="What to compare with.  [default: git:HEAD]"))
 @_judging_options
 def compare_command(**options: Any) -> None:
     """Measure two arms in interleaved blocks and judge each case."""
     judge("compare", options, default_baseline="git:HEAD")
 
 
-@click.command("gate", cls=shared.SectionedCommand)
-@shared.section(
+@click.command("gate", cls=SectionedCommand)
+@section(
     "Arms",
     click.option(
         "--baseline",
@@ -121,21 +120,19 @@ def gate_command(**options: Any) -> None:
     judge("gate", options, default_baseline=None)
 
 
-@click.command("bisect", cls=shared.SectionedCommand, epilog=_BISECT_EPILOG)
-@shared.section(
+@click.command("bisect", cls=SectionedCommand, epilog=_BISECT_EPILOG)
+@section(
     "Commits",
     click.option("--good", required=True, metavar="REV", help="Revision that is fast."),
     click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="Revision that is slow."),
-    shared.flag("--first-parent", help="Take each merged branch as one commit."),
+    flag("--first-parent", help="Take each merged branch as one commit."),
     click.option(
         "--path", "paths", multiple=True, metavar="PATH", help="Test only commits that touch PATH. May be repeated."
     ),
     shared.setup_option,
 )
 @shared.measuring_options
-@shared.section(
-    "Verdict", shared.margin_option, shared.flag("--fresh", help="Measure everything again; ignore stored answers.")
-)
+@section("Verdict", shared.margin_option, flag("--fresh", help="Measure everything again; ignore stored answers."))
 @shared.output_options
 def bisect_command(**options: Any) -> None:
     """Find the commit that made cases slower, by paired gates of the good revision against commits after it.

@@ -11,10 +11,9 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
+from perfguard.cli.declaring import SecondsType, flag
 from perfguard.cli.options import (
-    SecondsType,
     env_profile_option,
-    flag,
     format_choice,
     format_option,
     load,

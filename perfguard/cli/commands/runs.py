@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from perfguard.cli.options import flag, load, output_options, verdict_options
+from perfguard.cli.declaring import flag
+from perfguard.cli.options import load, output_options, verdict_options
 from perfguard.cli.watching import find_source, require_tui, show_tui, source_options, stream
 from perfguard.errors import ExitCode
 from perfguard.units import format_bytes, format_count, printable, shorten

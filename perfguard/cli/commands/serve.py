@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from perfguard.cli.options import flag, load
+from perfguard.cli.declaring import flag
+from perfguard.cli.options import load
 from perfguard.errors import UsageError
 from perfguard.history.project_names import project_name
 from perfguard.units import printable

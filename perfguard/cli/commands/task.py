@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from perfguard.cli import options as shared
+from perfguard.cli.declaring import Counts, together
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.errors import ExitCode, UsageError, did_you_mean
 from perfguard.records.tasks import DataPart, Hardware, ModelPrecision, Scenario, Size, TaskCell
@@ -52,7 +53,7 @@ class _NameList(click.ParamType[tuple[str, ...]]):
         return found
 
 
-_measuring = shared.together(
+_measuring = together(
     click.argument("task"),
     click.option(
         "--scenario",
@@ -80,7 +81,7 @@ _measuring = shared.together(
         "--target", type=float, metavar="FRACTION", help="Quality target as a share of FP32's; the result says 'open'."
     ),
     click.option(
-        "--threads", type=shared.Counts(), default="1", show_default=True, metavar="N,…", help="Threads of the model."
+        "--threads", type=Counts(), default="1", show_default=True, metavar="N,…", help="Threads of the model."
     ),
     click.option(
         "--on",

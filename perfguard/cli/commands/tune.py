@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfguard.cli import options as shared
+from perfguard.cli.declaring import SecondsType, flag
 from perfguard.cli.diagnostics import Verbosity, is_terminal, reader_may_leave
 from perfguard.cli.measuring import build_request
 from perfguard.cli.output import print_parts
@@ -48,18 +49,18 @@ Arguments after a script go to the script.
 @click.option(
     "--budget",
     "budget_s",
-    type=shared.SecondsType(),
+    type=SecondsType(),
     metavar="TIME",
     help=f"Wall-clock budget, the profile included.  [default: {_DEFAULT_BUDGET_S:g}]",
 )
 @click.option(
     "--timeout",
     "timeout_s",
-    type=shared.SecondsType(),
+    type=SecondsType(),
     metavar="TIME",
     help=f"Maximum time for a script's start or step.  [default: {_DEFAULT_TIMEOUT_S:g}]",
 )
-@shared.flag("--fresh", help="Measure everything again; ignore stored trials.")
+@flag("--fresh", help="Measure everything again; ignore stored trials.")
 @shared.sampling_options
 @shared.format_choice("table", "json", "md")
 @shared.progress_options

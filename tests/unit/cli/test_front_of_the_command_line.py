@@ -12,7 +12,7 @@ from click.shell_completion import BashComplete, FishComplete, ZshComplete
 from click.testing import CliRunner
 
 from perfguard.cli import group
-from perfguard.cli.options import RatioType, SecondsType
+from perfguard.cli.declaring import RatioType, SecondsType
 from perfguard.errors import ExitCode, UsageError
 from perfguard.gate.rules.policy import _EXITS
 from perfguard.records.verdict import GateOutcome, Outcome

@@ -13,15 +13,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Give each project a copy of the fingerprints that its runs name."""
-    _set_aside()
-    op.create_table(
-        "fingerprints",
-        sa.Column("project", sa.Text, nullable=False),
-        sa.Column("machine_id", sa.Text, nullable=False),
-        sa.Column("stack_id", sa.Text, nullable=False),
-        sa.Column("content", sa.Text, nullable=False),
-        sa.PrimaryKeyConstraint("project", "machine_id", "stack_id", name="pk_fingerprints"),
-    )
+    _create_anew("project", "machine_id", "stack_id")
     op.execute(
         "INSERT INTO fingerprints (project, machine_id, stack_id, content) "
         "SELECT DISTINCT runs.project, known.machine_id, known.stack_id, known.content "
@@ -33,14 +25,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Keep one of each."""
-    _set_aside()
-    op.create_table(
-        "fingerprints",
-        sa.Column("machine_id", sa.Text, nullable=False),
-        sa.Column("stack_id", sa.Text, nullable=False),
-        sa.Column("content", sa.Text, nullable=False),
-        sa.PrimaryKeyConstraint("machine_id", "stack_id", name="pk_fingerprints"),
-    )
+    _create_anew("machine_id", "stack_id")
     op.execute(
         "INSERT INTO fingerprints (machine_id, stack_id, content) "
         "SELECT machine_id, stack_id, MIN(content) FROM fingerprints_before GROUP BY machine_id, stack_id"
@@ -48,6 +33,12 @@ def downgrade() -> None:
     op.drop_table("fingerprints_before")
 
 
-def _set_aside() -> None:
+def _create_anew(*key: str) -> None:
+    """An empty table with this key; what the old one held is in `fingerprints_before`."""
     op.execute("CREATE TABLE fingerprints_before AS SELECT * FROM fingerprints")
     op.drop_table("fingerprints")
+    op.create_table(
+        "fingerprints",
+        *(sa.Column(name, sa.Text, nullable=False) for name in (*key, "content")),
+        sa.PrimaryKeyConstraint(*key, name="pk_fingerprints"),
+    )

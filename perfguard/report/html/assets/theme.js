@@ -1,7 +1,7 @@
 "use strict";
-// Theme: the system's, or what was chosen; a page opened from a file may not be allowed to remember it.
-// `say` is told of each choice, `worn` is called after each change; what is returned switches to the next theme.
-const themed = (say, worn = () => {}) => {
+// Applies the theme that was chosen, else the system's, and returns a function that switches to the next one.
+// `say` announces a choice to screen readers; `redraw` is called after each change. Storage may be forbidden to files.
+const themed = (say, redraw = () => {}) => {
   const THEMES = ["system", "dark", "light"];
   const remembered = (value) => {
     try {
@@ -10,16 +10,16 @@ const themed = (say, worn = () => {}) => {
     } catch { return null; }
   };
   let theme = "system";
-  const wear = (name) => {
+  const apply = (name) => {
     theme = THEMES.includes(name) ? name : "system";
     if (theme === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
     for (const button of document.querySelectorAll('[data-action="theme"]')) button.textContent = `Theme: ${theme}`;
-    worn();
+    redraw();
   };
-  wear(remembered());
+  apply(remembered());
   return () => {
-    wear(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]);
+    apply(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]);
     remembered(theme);
     say(`theme: ${theme}`);
   };
