@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from perfguard import __version__
 from perfguard.config import LoadedConfig
-from perfguard.errors import ConfigError
+from perfguard.errors import ConfigError, UsageError
 from perfguard.host.lock import host_lock
 from perfguard.host.placement import select_cpus
 from perfguard.host.probe import probe
@@ -141,6 +141,8 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
     lock = host_lock(waiting=(lambda owner: request.progress(fact("step.waiting", owner=owner))) if waits else None)
     with contextlib.ExitStack() as ending, lock, catch_interrupts() as interrupts:
         started = time.monotonic()
+        if request.loaded.config.confine:
+            _require_own_folder(request.loaded.project)
         selection = choose_cpus(request.loaded, request.fingerprint)
         folder, settings = RunFolder.create(request.loaded.project), _settings(request)
         session = Session(request, request.fingerprint, selection, folder, interrupts, settings, started)
@@ -154,6 +156,13 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
             for workshop in folder.path.glob(WORKSHOPS):
                 clean_workshop(workshop, request.loaded.project)
             folder.close()
+
+
+def _require_own_folder(project: Path) -> None:
+    """Refuse a `.perfguard` that a stranger's checkout brings: runs would be written, and removed, where it leads."""
+    own = project / ".perfguard"
+    if (own / ".git").exists() or any(place.is_symlink() for place in (own, own / "runs", own / "envs")):
+        raise UsageError(f"{own} is a link or a repository; code that is not trusted is measured with a plain folder")
 
 
 def choose_cpus(loaded: LoadedConfig, fingerprint: Fingerprint) -> CpuSelection:

@@ -24,7 +24,7 @@ from perfguard.errors import ConfigError, PerfguardError
 from perfguard.records.facts import Fact
 from perfguard.records.plan import Sandbox
 from perfguard.records.spec import BenchmarkSpec, Case, Catalog, expand
-from perfguard.runner.arms.credentials import looks_secret
+from perfguard.runner.arms.credentials import without_secrets
 from perfguard.runner.arms.resolve import find_interpreter, hidden_folders, require_own_interpreter
 from perfguard.runner.process.launching import START_SCRIPT, build_bundle, launched, run_captured
 from perfguard.runner.process.sandboxing import interpreter_of
@@ -76,7 +76,7 @@ def ask_child(
     Raises:
         ConfigError: The interpreter fails, or cannot import a file.
     """
-    environment = {name: value for name, value in os.environ.items() if sandbox is None or not looks_secret(name)}
+    environment = dict(os.environ) if sandbox is None else without_secrets(os.environ)
     with tempfile.TemporaryDirectory(prefix="perfguard-") as place:
         bundle = Path(place) / "lib"
         build_bundle(bundle, tree=None)

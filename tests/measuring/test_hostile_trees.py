@@ -125,6 +125,29 @@ def test_files_of_perfguards_own_folder_are_refused(project):
     assert victim.is_dir()
 
 
+def test_a_submodule_that_hides_in_perfguards_own_folder_is_refused(project):
+    head = project.git("rev-parse", "HEAD").strip()
+    project.write(".gitmodules", '[submodule "x"]\n path = .perfguard\n url = ./x\n ignore = all\n')
+    project.git("add", "-f", ".gitmodules")
+    project.git("update-index", "--add", "--cacheinfo", f"160000,{head},.perfguard")
+    project.git("commit", "-q", "-m", "a submodule there")
+    done = project.run(*GATE)
+    assert done.returncode == 2
+    assert "perfguard's own" in done.stderr
+
+
+@pytest.mark.parametrize("place", [".perfguard", ".perfguard/runs"])
+def test_a_folder_of_runs_that_leads_elsewhere_is_refused_also_without_a_policy(project, place):
+    victim = project.path.parent / "victim"
+    (victim / "x" / "arms").mkdir(parents=True)
+    (victim / "x" / "arms" / "mine").touch()
+    link(project, place, victim)
+    done = project.run("compare", "--confine", "--max-blocks", "1")
+    assert done.returncode == 2
+    assert "is a link or a repository" in done.stderr
+    assert (victim / "x" / "arms" / "mine").exists()
+
+
 def test_a_set_up_command_writes_no_marker_through_a_link(project):
     victim = project.path.parent / "victim.txt"
     victim.write_text("mine", encoding="utf-8")

@@ -21,17 +21,24 @@ FILES = (
 )  # fmt: skip
 """Files below a home that hold some."""
 _SECRET = re.compile(
-    r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|_KEY$|^ACTIONS_|^GITHUB_(?!REPOSITORY$|SHA$|REF)", re.IGNORECASE
+    r"TOKEN|SECRET|PASSWORD|PASSWD|SSHPASS|CREDENTIAL|AUTH(?!OR)|_KEY(_ID)?$|_PAT$|_DSN$|^PERFGUARD_DATABASE$|^ACTIONS_|"
+    r"^GITHUB_(?!REPOSITORY$|SHA$|REF)",
+    re.IGNORECASE,
 )
+_WITH_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]+@|[?&]password=", re.IGNORECASE)
 _IN_GIT = re.compile(
     r"^\s*extraheader\s*=\s*\S|^\s*helper\s*=\s*store|://[^/\s:@]+:[^/\s@]+@", re.IGNORECASE | re.MULTILINE
 )
 _MOST_BYTES = 1 << 20
 
 
-def looks_secret(name: str) -> bool:
-    """Whether a variable is one that code of a stranger must not see: credentials, and the files of GitHub's runner."""
-    return name in VARIABLES or _SECRET.search(name) is not None
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that code of a stranger may see: no credentials, URLs with passwords, files of GitHub's runner."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in VARIABLES and not _SECRET.search(name) and not _WITH_PASSWORD.search(value)
+    }
 
 
 def variables_found(environment: Mapping[str, str]) -> list[str]:

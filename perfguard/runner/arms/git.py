@@ -20,7 +20,8 @@ _CODE_SUFFIXES = (".py", ".so", ".pyd", ".pth")
 _SEARCHED = 100  # Commits that are searched for lost code; each takes some milliseconds
 _OWN_RULES = ("-c", "safe.bareRepository=explicit", "-c", "core.hooksPath=/dev/null")
 """A tree may hold what looks like a bare repository, with a configuration and hooks of its own; no hook is needed."""
-NAMES_OF_CHANGES = ("diff", "--name-only", "--no-ext-diff", "--no-renames", "-z")
+_SUBMODULES = "--ignore-submodules=none"  # Whatever a tree's own `.gitmodules` wants to hide
+NAMES_OF_CHANGES = ("diff", "--name-only", "--no-ext-diff", "--no-renames", _SUBMODULES, "-z")
 """Every file that is there on one side only is named: a module that becomes a text is no change of texts."""
 _COMMIT_FORMAT = "--format=%T%x00%an%x00%aI%x00%s"
 
@@ -257,11 +258,11 @@ def tree_state(directory: Path) -> TreeState:
 
 
 def _dirty_hash(repository: Path) -> str | None:
-    status = run_git(repository, "status", "--porcelain=v1", "-z", "--untracked-files=all")
+    status = run_git(repository, "status", "--porcelain=v1", "-z", "--untracked-files=all", _SUBMODULES)
     if not status:
         return None
     digest = hashlib.sha256(status)
-    digest.update(run_git(repository, "diff", "HEAD", "--binary", "--no-ext-diff"))
+    digest.update(run_git(repository, "diff", "HEAD", "--binary", "--no-ext-diff", _SUBMODULES))
     untracked = run_git(repository, "ls-files", "--others", "--exclude-standard", "-z")
     for name in sorted(filter(None, untracked.split(b"\0"))):
         path = repository / name.decode(errors="surrogateescape")

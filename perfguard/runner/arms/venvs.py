@@ -15,7 +15,7 @@ from pathlib import Path
 
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError, UsageError
 from perfguard.records.plan import Sandbox
-from perfguard.runner.arms.credentials import looks_secret
+from perfguard.runner.arms.credentials import without_secrets
 from perfguard.runner.process.launching import launched, run_captured
 from perfguard.runner.process.sandboxing import Holder, holder, interpreter_of
 
@@ -219,5 +219,4 @@ def _environment(venv: Path | None, sandbox: Sandbox | None) -> dict[str, str]:
         environment["PATH"] = f"{venv / 'bin'}{os.pathsep}{environment.get('PATH', '')}"
     if sandbox is None:
         return environment
-    kept = {name: value for name, value in environment.items() if not looks_secret(name)}
-    return {**kept, "TMPDIR": sandbox.writable[0], "PIP_NO_CACHE_DIR": "1"}
+    return {**without_secrets(environment), "TMPDIR": sandbox.writable[0], "PIP_NO_CACHE_DIR": "1"}
