@@ -13,7 +13,15 @@ import pytest
 from tests.databases import server  # noqa: F401
 from tests.tiny_projects import DOUBLED, wait_for
 
-QUICK = ("--", "--max-blocks", "6", "--samples", "4", "-q", "--no-ops")
+QUICK = (
+    "--",
+    "--max-blocks",
+    "24",
+    "--samples",
+    "4",
+    "-q",
+    "--no-ops",
+)  # Ends by itself once the regression is confirmed
 
 
 @pytest.fixture
@@ -33,7 +41,7 @@ def worked(project, *arguments):
 
 
 def submitted(project, *arguments):
-    done = project.run("fleet", "submit", "--baseline", "HEAD~1", "-s", "tiny", "--budget", "40", *arguments, *QUICK)
+    done = project.run("fleet", "submit", "--baseline", "HEAD~1", "-s", "tiny", "--budget", "120", *arguments, *QUICK)
     assert done.returncode == 0, done.stderr
     return done.stdout.split(":")[0].removeprefix("submission ")
 
