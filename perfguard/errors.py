@@ -12,7 +12,8 @@ PerfguardError                3  infrastructure or internal
 │   └── BelowTargetError      3  a result is not good enough, in a worker; a gate is red for it
 ├── StoreError                3  a baseline or run folder is corrupt or missing
 ├── DatabaseError             3  the history's database cannot be reached, read or written
-│   └── DatabaseVersionError  3  its tables are of another version
+│   ├── DatabaseVersionError  3  its tables are of another version
+│   └── RefusedDataError      3  it takes some values into no column
 └── InterruptedRunError     130  Ctrl-C; what was measured is kept
 ```
 A message says what failed, the value or path, and what to do next.
@@ -95,6 +96,10 @@ class DatabaseError(PerfguardError):
 
 class DatabaseVersionError(DatabaseError):
     """The database's tables are of another version."""
+
+
+class RefusedDataError(DatabaseError):
+    """The database works, but takes some values into no column: a number too large, a text with a null character."""
 
 
 class InterruptedRunError(PerfguardError):

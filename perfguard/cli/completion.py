@@ -50,7 +50,7 @@ def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
 
 def _latest_cases(project: Path) -> list[str]:
     """Ids of the cases that the project's latest run measured."""
-    from perfguard.store.plain_files import open_plain
+    from perfguard.plain_files import open_plain
 
     runs = sorted(project.glob(".perfguard/runs/*/events.jsonl"))
     try:

@@ -257,12 +257,16 @@ trust_options = section(
 def load_policy(options: dict[str, Any]) -> Iterator[TrustedRules]:
     """The rules of a measuring command: those of the working tree, or of `--policy-from`."""
     from perfguard.records.facts import Severity, fact
+    from perfguard.runner.arms.resolve import parse_arm
     from perfguard.runner.process.sandboxing import Holder, require_holder
     from perfguard.runner.trusted_rules import TrustedRules, policy_of_revision
 
     with contextlib.ExitStack() as stack:
         if options.get("policy_from"):
-            given = policy_of_revision(working_directory(), options["policy_from"], os.environ, _given(options))
+            measured = parse_arm(options["candidate"]).revision if options.get("candidate") else None
+            given = policy_of_revision(
+                working_directory(), options["policy_from"], os.environ, _given(options), candidate=measured or "HEAD"
+            )
             policy = stack.enter_context(given)
             _require_detectable(policy.loaded, options)
         else:

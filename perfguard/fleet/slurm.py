@@ -12,6 +12,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -21,9 +22,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from perfguard.codec import from_builtins
-from perfguard.errors import MeasurementError, StoreError, UsageError
+from perfguard.errors import MeasurementError, RefusedDataError, StoreError, UsageError
 from perfguard.fleet import overview, shards
 from perfguard.fleet.canary import measure_canary
 from perfguard.fleet.hosts import heed_canary, read_hosts, register
@@ -33,11 +35,16 @@ from perfguard.fleet.working import clones_of, host_name
 from perfguard.history.database import Database
 from perfguard.history.run_records import stored_json
 from perfguard.host.probe import probe
-from perfguard.records.fleet import Attempt, Delivery, Engine, Fitness
+from perfguard.plain_files import read_plain
+from perfguard.records.fleet import Acceptance, Attempt, Delivery, Engine, Fitness
 from perfguard.store.files import write_whole
+
+T = TypeVar("T")
 
 _PREFIX = "perfguard-"  # Of the names of arrays
 _ATTEMPTS = "attempts.json"
+_NAME = re.compile("[0-9a-f]{16}")  # What follows the prefix, and the name of the array's folder
+_MOST_BYTES = 2**28  # Of a file in the shared folder
 _LARGEST_ARRAY = 1_000  # Tasks; Slurm's own default is 1,001
 _GRACE_S = 180.0  # After a task has left Slurm's queue: its files may come late over a network
 _ANSWERS_S = 60.0  # Of Slurm's commands
@@ -91,12 +98,13 @@ def _slurm(*command: str) -> str:
 
 
 def _listed() -> set[tuple[str, int]]:
-    """Array and index of each task that Slurm still has."""
+    """Array and index of each task of this user that Slurm still has."""
     found = set()
-    for line in _slurm("squeue", "--noheader", "--array", "--format=%j %K").splitlines():
-        name, _, index = line.strip().rpartition(" ")
-        if name.startswith(_PREFIX) and index.isdigit():
-            found.add((name.removeprefix(_PREFIX), int(index)))
+    for line in _slurm("squeue", "--me", "--noheader", "--array", "--format=%j %K").splitlines():
+        job, _, index = line.strip().rpartition(" ")
+        name = job.removeprefix(_PREFIX)
+        if job.startswith(_PREFIX) and _NAME.fullmatch(name) and index.isdecimal():
+            found.add((name, int(index)))
     return found
 
 
@@ -113,10 +121,17 @@ def _known(folders: Iterable[Path], listed: set[tuple[str, int]]) -> list[Attemp
 
 def read_attempts(array: Path) -> tuple[Attempt, ...]:
     """The attempts of an array. Raises StoreError: they cannot be read."""
-    path = array / _ATTEMPTS
+    return _read(array / _ATTEMPTS, tuple[Attempt, ...])
+
+
+def _read(path: Path, kind: type[T]) -> T:
+    """What a file in the shared folder holds: others may write there. Raises StoreError: it cannot be read."""
+    content = read_plain(path, _MOST_BYTES)
+    if content is None:
+        raise StoreError(f"{path} is no plain file that can be read")
     try:
-        return from_builtins(json.loads(path.read_bytes()), tuple[Attempt, ...], source=str(path))
-    except (OSError, ValueError) as error:
+        return from_builtins(json.loads(content), kind, source=str(path))
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
 
 
@@ -166,11 +181,11 @@ def _submit(
 def _command(
     name: str, array: Path, machine_class: str, attempts: Sequence[Attempt], unfit: Sequence[str]
 ) -> list[str]:
-    """One node of the class for each task, alone.
+    """One node of the class for each task, alone; `-I`: the task starts in the shared folder.
 
     Slurm may start a task again where its node dies: it is measured again as a whole, and the first result counts.
     """
-    task = "exec " + shlex.join([sys.executable, "-m", "perfguard", "fleet", "measure", str(array)])
+    task = "exec " + shlex.join([sys.executable, "-I", "-m", "perfguard", "fleet", "measure", str(array)])
     minutes = max(_LEAST_MINUTES, math.ceil(max(attempt.lease_s for attempt in attempts) / 60))
     return [
         "sbatch",
@@ -211,15 +226,22 @@ def measure_task(array: Path, index: int, environment: Mapping[str, str]) -> Del
 
 def _collect(database: Database, folder: Path) -> None:
     """Deliver the results in a shared folder, and remove them once they are in the database."""
-    for path in sorted(folder.glob("*/*.result")):
-        try:
-            found = from_builtins(json.loads(path.read_bytes()), Delivery, source=str(path))
-        except (OSError, ValueError, StoreError):  # damaged: its lease ends, and it is measured again
-            path.rename(path.with_suffix(".damaged"))
-            continue
-        shards.deliver(database, found)
-        _keep_host(database, found)
-        path.unlink(missing_ok=True)
+    for array in _arrays(folder):
+        for path in sorted(array.glob("*.result")):
+            try:
+                found = _read(path, Delivery)
+                if shards.deliver(database, found) is Acceptance.ACCEPTED:
+                    _keep_host(database, found)
+            except (StoreError, RefusedDataError):  # damaged: its lease ends, and it is measured again
+                with contextlib.suppress(OSError):
+                    path.rename(path.with_suffix(".damaged"))
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _arrays(folder: Path) -> list[Path]:
+    """Folders of arrays in a shared folder."""
+    return sorted(path for path in folder.glob("*/") if _NAME.fullmatch(path.name) and not path.is_symlink())
 
 
 def _keep_host(database: Database, found: Delivery) -> None:
@@ -233,9 +255,8 @@ def _keep_host(database: Database, found: Delivery) -> None:
 
 def _clear(folder: Path, listed: set[str]) -> None:
     """Remove arrays that Slurm has no task of any more and whose results were taken."""
-    for path in folder.glob(f"*/{_ATTEMPTS}"):
-        array = path.parent
-        if array.name not in listed and not any(array.glob("*.result")) and _is_old(path):
+    for array in _arrays(folder):
+        if array.name not in listed and not any(array.glob("*.result")) and _is_old(array / _ATTEMPTS):
             shutil.rmtree(array, ignore_errors=True)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from perfguard.errors import ConfigError, DatabaseError, DatabaseVersionError
+from perfguard.errors import ConfigError, DatabaseError, DatabaseVersionError, RefusedDataError
 
 if TYPE_CHECKING:
     from sqlalchemy import Column, Connection, Engine, Insert, Table
@@ -226,10 +226,14 @@ def _begin(connection: Connection) -> None:
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
     """Errors of SQLAlchemy and of a database's driver, in one sentence."""
-    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+    from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
     try:
         yield
+    except (DataError, IntegrityError) as error:
+        raise RefusedDataError(f"the database {name} refuses a value: {str(error.orig).splitlines()[0]}") from error
+    except OverflowError as error:  # of sqlite3: an integer of more than 64 bits
+        raise RefusedDataError(f"the database {name} refuses a value: {error}") from error
     except DBAPIError as error:
         said = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
         raise DatabaseError(f"the database {name} fails: {said[0]}") from error

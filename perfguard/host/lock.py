@@ -33,11 +33,11 @@ def host_lock(path: Path | None = None, *, waiting: Callable[[str], None] | None
     """
     path = path or lock_path()
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     except PermissionError:
         # Linux refuses O_CREAT on another user's file in a sticky directory, but not a plain open.
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
             raise HostUnfitError(f"{path} cannot be opened: {error.strerror}") from error
     except OSError as error:

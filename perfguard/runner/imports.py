@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from perfguard.store.plain_files import read_plain
+from perfguard.plain_files import read_plain
 
 _BUILTINS = frozenset(("__import__", "compile", "eval", "exec", "open"))
 _DYNAMIC = frozenset(

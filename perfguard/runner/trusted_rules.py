@@ -27,12 +27,12 @@ class TrustedRules:
 
 @contextlib.contextmanager
 def policy_of_revision(
-    start: Path, revision: str, environment: Mapping[str, str], options: Mapping[str, Any]
+    start: Path, revision: str, environment: Mapping[str, str], options: Mapping[str, Any], *, candidate: str = "HEAD"
 ) -> Iterator[TrustedRules]:
     """Configuration, benchmarks, baselines and allow-list as a revision has them; options still come on top.
 
-    They are checked out for as long as the context lasts. The project, whose revisions are measured and whose
-    `.perfguard` takes the run, stays where it is.
+    Notes name what the revision `candidate` would change of them. They are checked out for as long as the context
+    lasts. The project, whose revisions are measured and whose `.perfguard` takes the run, stays where it is.
 
     Raises:
         ArmError: There is no repository, or no such revision.
@@ -43,7 +43,7 @@ def policy_of_revision(
     if repository is None:
         raise ArmError(f"--policy-from needs a git repository, and {start} is not inside one")
     commit = git.resolve_commit(repository, revision)
-    require_own_folder(repository, commit, "HEAD")
+    require_own_folder(repository, commit, candidate)
     place = repository / ".perfguard" / "policy" / f"{commit[:16]}-{os.getpid()}"
     place.parent.mkdir(parents=True, exist_ok=True)
     git.add_worktree(repository, place, commit)
@@ -53,7 +53,7 @@ def policy_of_revision(
         project = repository / loaded.project.relative_to(place.resolve())
         yield TrustedRules(
             loaded=replace(loaded, project=project, policy=loaded.project),
-            notes=_notes(repository, commit, loaded, place.resolve()),
+            notes=_notes(repository, commit, candidate, loaded, place.resolve()),
         )
     finally:
         git.remove_worktree(repository, place)
@@ -69,15 +69,18 @@ def require_own_folder(start: Path, older: str, newer: str) -> None:
         raise UsageError(f"the change brings {name[:80]!r}, in a folder that is perfguard's own; take it out")
 
 
-def _notes(repository: Path, commit: str, loaded: LoadedConfig, place: Path) -> tuple[Fact, ...]:
-    """Which rules count, and which of them the checked-out revision would change."""
+def _notes(repository: Path, commit: str, candidate: str, loaded: LoadedConfig, place: Path) -> tuple[Fact, ...]:
+    """Which rules count, and which of them the candidate would change."""
     rules = fact("run.rules_of_revision", commit=commit[:12])
-    inside = loaded.project.relative_to(place)
-    names = ("perfguard.toml", "pyproject.toml", loaded.config.baselines)
-    changed = git.changed_files(repository, commit, "HEAD", [inside / name for name in names])
-    patterns = [(inside / pattern).as_posix() for pattern in loaded.config.benchmarks]
-    changed += git.changed_matches(repository, commit, "HEAD", patterns) if patterns else ()
+    inside, config = loaded.project.relative_to(place), loaded.config
+    names = ("perfguard.toml", "pyproject.toml", config.baselines, *([config.asv] if config.asv else ()))
+    changed = git.changed_files(repository, commit, candidate, [inside / name for name in names])
+    patterns = [*config.benchmarks, *config.pytest, *config.timer, *(["**/conftest.py"] if config.pytest else ())]
+    if patterns:
+        matching = [(inside / pattern).as_posix() for pattern in patterns]
+        changed += git.changed_matches(repository, commit, candidate, matching)
     if not changed:
         return (rules,)
-    shown, more = tuple(changed[:_SHOWN]), max(0, len(changed) - _SHOWN)
+    changed = tuple(dict.fromkeys(changed))
+    shown, more = changed[:_SHOWN], max(0, len(changed) - _SHOWN)
     return (rules, fact("run.rules_changed", severity=Severity.NOTABLE, files=shown, more=more))

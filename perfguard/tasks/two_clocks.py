@@ -13,6 +13,7 @@ import numpy as np
 from perfguard.errors import StoreError
 from perfguard.tasks.scores import early_stopping, percentile
 
+_MOST_BYTES = 2**30  # Of all stamps, unpacked
 _SLACK_NS, _SLACK_RATIO = 10_000, 0.005
 _FIGURES = {"result_90.00_percentile_latency_ns": percentile, "early_stopping_latency_ss": early_stopping}
 """By LoadGen's key."""
@@ -80,6 +81,8 @@ def read_stamps(path: Path) -> StampedQueries:
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+            if sum(entry.file_size for entry in found.zip.infolist()) > _MOST_BYTES:
+                raise ValueError("too large")
             begun, ended, returned = (found[name] for name in ("begun_ns", "ended_ns", "returned_ns"))
         if any(stamps.ndim != 1 or stamps.dtype.kind not in "iu" for stamps in (begun, ended, returned)):
             raise ValueError("time stamps are whole numbers")

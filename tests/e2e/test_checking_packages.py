@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
+import zipfile
 
 import numpy as np
 import pytest
 
+from perfguard.errors import StoreError
 from perfguard.tasks.checking.rules import broken_rules
 from perfguard.tasks.checking.tree import read_tree
 from perfguard.tasks.packages import MANIFEST, checksums
@@ -136,6 +139,42 @@ def test_what_could_be_read_for_ever_is_not_read(forger, name, kind):
     else:
         path.symlink_to("/dev/zero")
     assert {found.code for found in broken_rules(read_tree(forger.root))} & {"check.unreadable", "check.file_missing"}
+
+
+@pytest.mark.parametrize(
+    "answers", [np.array(["text"]), np.zeros(3, complex), np.zeros((), "f4"), np.zeros((2, 0), "f4")]
+)
+def test_answers_of_another_kind_are_no_answers(forger, answers):
+    np.save(forger.performance[0] / "perfguard_first_answers.npy", answers)
+    assert forger.broken() & {"check.file_missing", "check.answers_differ"}
+
+
+def test_time_stamps_that_unpack_to_gigabytes_are_not_unpacked(forger):
+    path = forger.performance[0] / "perfguard_stamps.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed, packed.open("begun_ns.npy", "w") as entry:
+        for _ in range(1_100):
+            entry.write(bytes(2**20))
+    assert "check.unreadable" in forger.broken()
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../outside", "linked/outside", "."])
+def test_a_checksum_of_a_file_outside_the_package_is_of_none(forger, name):
+    outside = forger.root.parent / "outside"
+    outside.write_text("x")
+    (forger.root / "linked").symlink_to(forger.root.parent)
+    path = forger.root / name
+    wanted = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "0" * 64
+    forger.edit(lambda manifest: manifest["files"].update({name: wanted}))
+    assert {found.code for found in broken_rules(read_tree(forger.root))} == {"check.file_missing"}
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "-1" + "0" * 400])
+def test_a_manifest_with_a_number_that_is_none_is_refused(forger, number):
+    forger.edit(lambda manifest: manifest["cells"][0].update(score="here"))
+    path = forger.root / MANIFEST
+    path.write_text(path.read_text().replace('"here"', number))
+    with pytest.raises(StoreError, match="is not the file of a package"):
+        read_tree(forger.root)
 
 
 def changed(**values):

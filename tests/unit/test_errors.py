@@ -18,6 +18,7 @@ CODES = {
     "StoreError": 3,
     "DatabaseError": 3,
     "DatabaseVersionError": 3,
+    "RefusedDataError": 3,
     "InterruptedRunError": 130,
 }
 

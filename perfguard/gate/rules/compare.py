@@ -76,10 +76,13 @@ def compare_rounds(
 ) -> tuple[Comparison, ...]:
     """Evidence of fresh rounds against stored ones, both by case id, in the order of `cases`.
 
-    A case without stored rounds is `no-baseline`, one without fresh ones is `failed`. At most one failure is given for
-    each case.
+    A case without stored rounds is `no-baseline`; one without fresh ones is `failed`, even if its suite skips it now.
+    At most one failure is given for each case.
     """
-    failed = {failure.case_id: failure for failure in failures}
+    failed = {
+        failure.case_id: replace(failure, skipped=False) if baseline.get(failure.case_id) else failure
+        for failure in failures
+    }
     return tuple(
         _failed(case, failed[case.id], policy, Design.ROUNDS)
         if case.id in failed

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from perfguard.plain_files import open_plain
 from perfguard.report.html.content import ArmFacts, RawFile
-from perfguard.store.plain_files import open_plain
 from perfguard.units import format_bytes, format_count
 from perfguard.watch.sources.event_sources import EVENTS_FILE, read_beside
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from perfguard.errors import ArmError
+from perfguard.plain_files import read_plain
 from perfguard.records.changed_lines import ChangedLines, ChangedStatement
 from perfguard.records.plan import ResolvedArm
 from perfguard.runner.arms.attestation import only_texts
 from perfguard.runner.arms.git import changed_names, line_changes, top_level
-from perfguard.store.plain_files import read_plain
 
 _FILE = re.compile(r"(---|\+\+\+) (?:[ab]/(.*?)|/dev/null)\t?")
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")

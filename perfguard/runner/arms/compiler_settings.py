@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from perfguard.store.plain_files import read_plain
+from perfguard.plain_files import read_plain
 
 _SETS = re.compile(rb"environ\b[^\n]*\bTORCH(?:INDUCTOR|DYNAMO|_COMPILE|_LOGS)")
 _MOST_FILES = 20_000

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -163,8 +164,8 @@ def _sandbox(spec: ArmSpec, settings: ArmSettings, place: Path, tree: Path) -> S
 
 
 def hidden_folders(project: Path) -> tuple[str, ...]:
-    """The project, and the repository that it lies in: confined code sees its own tree alone."""
-    return str(git.top_level(project) or project), str(project)
+    """The project, its repository, and where temporary files are: confined code sees its own tree alone."""
+    return str(git.top_level(project) or project), str(project), tempfile.gettempdir()
 
 
 def _folders_of(interpreter: str, settings: ArmSettings) -> tuple[str, ...]:
@@ -216,7 +217,7 @@ def source_tree(spec: ArmSpec, project: Path, place: Path) -> tuple[Path, str, s
             place.symlink_to(worktree / below, target_is_directory=True)
         if not place.is_dir():
             raise ArmError(f"arm {spec.text!r}: {project} does not exist in that revision")
-        if not place.resolve().is_relative_to(place.parent.resolve()):
+        if place.resolve() != worktree.resolve() / below:
             raise ArmError(f"arm {spec.text!r}: {project} is a link to another place in that revision")
         return place, git.tree_of(repository, commit), commit
     directory = (project / (spec.directory or ".")).resolve()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import numpy.typing as npt
 
 from perfguard.errors import StoreError
+from perfguard.plain_files import read_plain
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.task_results import CellRun, TaskLoaded
 from perfguard.records.tasks import Mode, ModelPrecision, Scenario
@@ -21,6 +25,8 @@ from perfguard.tasks.loadgen_logs import FIRST_ANSWERS, OWN_STAMPS, answers_sha2
 from perfguard.tasks.packages import MANIFEST
 from perfguard.tasks.scores import LEAST_EQUAL_DB, snr_db
 from perfguard.tasks.two_clocks import contradicted, read_stamps
+
+_MOST_BYTES = 2**30  # Of a file of answers
 
 
 def stamps_agree_with_logs(tree: ResultTree) -> Iterator[Fact]:
@@ -211,14 +217,13 @@ def files_are_unchanged(tree: ResultTree) -> Iterator[Fact]:
     if tree.package is None:
         return
     for name, wanted in sorted(tree.package.files.items()):
-        path = tree.root / name
-        found = hashlib.sha256(path.read_bytes()).hexdigest() if is_plain(path) else None
+        found = _sha256(tree.root, name)
         if found != wanted:
             yield fact(
                 "check.file_changed" if found else "check.file_missing",
                 severity=Severity.GRAVE,
                 place=name,
-                name=path.name,
+                name=PurePosixPath(name).name,
             )
 
 
@@ -240,14 +245,26 @@ def _runs(tree: ResultTree) -> tuple[CellRun, ...]:
 
 def _first_answers(tree: ResultTree, logs: Logs) -> npt.NDArray[np.float32] | None:
     """None where there are none that can be read."""
-    path = tree.root / logs.place / FIRST_ANSWERS
-    try:
-        if not is_plain(path):
-            return None
-        found: npt.NDArray[np.float32] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    content = read_plain(tree.root / logs.place / FIRST_ANSWERS, _MOST_BYTES)
+    if content is None:
         return None
-    return found
+    try:
+        found = np.load(io.BytesIO(content), allow_pickle=False)
+    except (OSError, ValueError, EOFError, TypeError, OverflowError, MemoryError, zipfile.BadZipFile):
+        return None
+    return found if isinstance(found, np.ndarray) and found.dtype.kind == "f" else None
+
+
+def _sha256(root: Path, name: str) -> str | None:
+    """Of a plain file below a folder; None where there is none."""
+    path = root / name
+    if not path.resolve().is_relative_to(root.resolve()) or not is_plain(path):
+        return None
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(2**20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def _own_runs(tree: ResultTree, mode: Mode) -> Iterator[tuple[Logs, CellRun]]:

@@ -6,7 +6,6 @@ Both are `{closed,open}/<organization>/results/<system>/<benchmark>/<Scenario>/â
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from perfguard.errors import StoreError, UsageError
+from perfguard.plain_files import read_plain
 from perfguard.records.task_results import CellRun, Package
 from perfguard.records.tasks import Mode, Scenario
 from perfguard.tasks.loadgen_logs import (
@@ -30,6 +30,7 @@ from perfguard.tasks.packages import MANIFEST, SCENARIO_FOLDERS
 
 DIVISIONS = ("closed", "open")
 SCENARIOS = {name: scenario for scenario, name in SCENARIO_FOLDERS.items()}
+_MOST_BYTES = 2**30  # Of a log
 _MODES = {
     "performance": Mode.PERFORMANCE,
     "log_performance": Mode.PERFORMANCE,
@@ -108,13 +109,13 @@ def read_tree(root: Path) -> ResultTree:
 
 def _package(root: Path) -> Package | None:
     path = root / MANIFEST
-    if path.exists() and not is_plain(path):
-        raise StoreError(f"{path} is no plain file; make the package again")
-    try:
-        return msgspec.convert(json.loads(path.read_text(encoding="utf-8")), Package, strict=True)
-    except FileNotFoundError:
+    if not path.exists() and not path.is_symlink():
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    if (content := read_plain(path, _MOST_BYTES)) is None:
+        raise StoreError(f"{path} is no plain file that can be read; make the package again")
+    try:
+        return msgspec.json.decode(content, type=Package)  # refuses infinite numbers, unlike the standard library
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise StoreError(f"{path} is not the file of a package ({error}); make the package again") from error
 
 
@@ -162,13 +163,9 @@ def is_plain(path: Path) -> bool:
 
 
 def _text(path: Path, problems: list[str]) -> str | None:
-    if not is_plain(path) and path.exists():
-        problems.append(f"{path.name} is no plain file")
+    if not path.exists() and not path.is_symlink():
         return None
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+    if (content := read_plain(path, _MOST_BYTES)) is None:
+        problems.append(f"{path.name} is no plain file that can be read, or larger than 1 GiB")
         return None
-    except OSError as error:
-        problems.append(f"{path.name} cannot be read: {error.strerror}")
-        return None
+    return content.decode(errors="replace")

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.errors import StoreError
+from perfguard.plain_files import read_plain
 from perfguard.records.machine.fingerprint import CpuSelection, Fingerprint
 from perfguard.records.steps.ops import Attribution
-from perfguard.store.plain_files import read_plain
 from perfguard.watch.sources.event_tail import EventTail, SeenEvent, TailUpdate
 
 EVENTS_FILE = "events.jsonl"

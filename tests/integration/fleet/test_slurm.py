@@ -174,9 +174,14 @@ def test_a_result_of_an_attempt_that_was_replaced_is_dropped(database, work):
     require_whole(database, ended(database, submission))
     late = submission_of(database, work, 1)
     slurm.tend(database)
-    (array,) = [path for path in shared.iterdir() if path.is_dir() and not list(path.glob("*.log"))] or [shared / "x"]
+    (array,) = [path for path in shared.iterdir() if path.is_dir() and not list(path.glob("*.log"))] or [
+        shared / ("f" * 16)
+    ]
     array.mkdir(exist_ok=True)
     shutil.copy(kept, array / "9-node-9-1.result")
-    (array / "8-node-9-1.result").write_text("{", encoding="utf-8")
+    damaged = {"5": "{", "6": "[" * 100_000, "7": kept.read_text().replace('"attempt":', '"attempt":1' + "0" * 30)}
+    for name, text in damaged.items():
+        (array / f"{name}-node-9-1.result").write_text(text, encoding="utf-8")
+    (array / "8-node-9-1.result").symlink_to("/dev/zero")
     require_whole(database, [*shards_of(database, submission), *ended(database, late)])
-    assert (array / "8-node-9-1.damaged").exists()
+    assert sorted(path.name[0] for path in array.glob("*.damaged")) == [*damaged, "8"]

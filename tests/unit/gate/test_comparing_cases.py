@@ -143,9 +143,20 @@ def test_a_case_that_its_suite_skips_in_both_arms_is_advisory():
     failure = CaseFailed(
         case_id="a", arm=Arm.BASELINE, reason=fact("case.skipped", error="no GPU"), missing=True, skipped=True
     )
+    (of_blocks,) = compare_paired(paired([], failures=(failure,)), [A], POLICY)
+    (of_rounds,) = compare_rounds({}, {}, [A], POLICY, [failure])
+    for comparison in (of_blocks, of_rounds):
+        assert comparison.gating is Gating.ADVISORY
+        assert (comparison.problem_outcome, comparison.problem) == (Outcome.NO_BASELINE, failure.reason)
+
+
+def test_a_case_that_is_skipped_now_but_was_measured_for_the_baseline_fails():
+    failure = CaseFailed(
+        case_id="a", arm=Arm.CANDIDATE, reason=fact("case.skipped", error="no GPU"), missing=True, skipped=True
+    )
     (comparison,) = compare_rounds({"a": rounds(1.0, 1.0)}, {}, [A], POLICY, [failure])
-    assert comparison.gating is Gating.ADVISORY
-    assert (comparison.problem_outcome, comparison.problem) == (Outcome.NO_BASELINE, failure.reason)
+    assert (comparison.gating, comparison.problem_outcome) == (A.gating, Outcome.FAILED)
+    assert comparison.problem.code == "case.skipped"
 
 
 def test_a_case_that_failed_has_precedence_over_a_missing_baseline():
