@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-crashes proof-change-points proof-history proof-fleet proof-readers fuzz fuzz-api pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-crashes proof-change-points proof-history proof-fleet proof-readers fuzz fuzz-api pictures docs build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -13,10 +13,10 @@ help: ## Show this list
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fleet,github,hetero,litert,mnist,onnxruntime,openvino,postgresql,serve,tasks,torch,torchao,tui]' \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fleet,github,hetero,litert,mcp,mnist,onnxruntime,openvino,postgresql,serve,tasks,torch,torchao,tui]' \
 	    asv build hatchling hypothesis import-linter jsonschema kubernetes-validate linkify-it-py markdown-it-py mypy playwright pyarrow pytest \
 	    pytest-benchmark pytest-cov pytest-httpserver pytest-timeout pytest-xdist \
-	    ruamel.yaml ruff 'schemathesis; python_version >= "3.11"' 'check-jsonschema; python_version >= "3.11"' 'zizmor; python_version >= "3.11"'
+	    ruamel.yaml ruff 'zensical; python_version >= "3.11"' 'pre-commit; python_version >= "3.11"' 'schemathesis; python_version >= "3.11"' 'check-jsonschema; python_version >= "3.11"' 'zizmor; python_version >= "3.11"'
 	touch $(READY)
 
 run: $(READY) ## Fingerprint this machine, measure the quick suite, compare, judge
@@ -31,6 +31,9 @@ test-fast: $(READY) ## Unit and property tests alone
 COVERAGE := --cov --cov-report=term:skip-covered --cov-fail-under=95
 coverage: ## The whole test suite, with the coverage by branch of gate/ and stats/
 	$(MAKE) --no-print-directory test ARGS="$(COVERAGE) $(ARGS)"
+
+docs: $(READY) ## The documentation as a site in .perfguard/site; a broken link fails
+	$(BIN)/python -m zensical build --strict
 
 PARITY := .perfguard/parity
 parity: ## The networks equal torchvision's; in the IPEX environment (`perfguard env create ipex`), whose torch torchvision fits

@@ -47,6 +47,7 @@ _GROUPS = {
         "report": ("runs", "Write recorded runs as one HTML file."),
         "publish": ("runs", "Write a static site over the recorded runs."),
         "serve": ("serve", "Serve pages and a JSON API over the recorded runs."),
+        "mcp": ("mcp", "Answer coding agents about recorded runs."),
         "github": ("github", "Gate pull requests and comment on them, from a workflow."),
         "export": ("interchange", "Write a recorded run in the format of another tool."),
         "import": ("interchange", "Show and compare files of other benchmark tools."),

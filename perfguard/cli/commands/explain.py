@@ -44,14 +44,15 @@ def explain_command(**options: Any) -> None:
         click.echo(to_json(groups(), indent=1) if is_json else "\n\n".join(_listed(*each) for each in groups().items()))
         return
     found = explain(" ".join(options["words"]))
-    click.echo(to_json(found, indent=1) if is_json else "\n\n".join(map(_paragraph, found)))
+    click.echo(to_json(found, indent=1) if is_json else "\n\n".join(map(paragraph, found)))
 
 
 def _listed(title: str, names: tuple[str, ...]) -> str:
     return f"{title}\n" + textwrap.fill(", ".join(names), _width(), initial_indent="  ", subsequent_indent="  ")
 
 
-def _paragraph(found: Explanation) -> str:
+def paragraph(found: Explanation) -> str:
+    """An explanation as lines."""
     rows = {"": found.meaning, "text": found.text, "try": found.change, "gain": found.gain}
     return "\n".join([found.name, *(_row(title, text) for title, text in rows.items() if text)])
 

@@ -12,6 +12,7 @@ import click
 
 from perfguard.cli.declaring import flag
 from perfguard.cli.options import format_option, load
+from perfguard.cli.recording import read_cases
 from perfguard.config import LoadedConfig
 from perfguard.errors import DatabaseError, ExitCode, NothingSelectedError, UsageError
 from perfguard.history.project_names import project_name
@@ -68,7 +69,7 @@ def cases(case: str | None, last: int, output_format: str) -> None:
 
     loaded = load({}, keys=())
     with history_of(loaded) as database:
-        found, problems = _cases(database, project_name(loaded), case)
+        found, problems = read_cases(database, project_name(loaded), case)
     found = _without_removed(loaded, found, keeps_points=case is not None)
     for sentence in problems[:_MOST_FAILURES]:
         click.echo(printable(shorten(sentence, _MOST_CHARACTERS)), err=True)
@@ -100,26 +101,6 @@ def _without_removed(
     if not keeps_points:
         return kept
     return tuple(each if each in kept else replace(each, changes=()) for each in found)
-
-
-def _cases(database: Database, project: str, case: str | None) -> tuple[tuple[CaseOnMachine, ...], tuple[str, ...]]:
-    """The chosen cases on each machine, and what could not be read."""
-    from perfguard.benchmarks.selection import did_you_mean, names_case
-    from perfguard.history.changes import cases_on_machines
-    from perfguard.history.queries import MAX_RUNS, read_case_ids, read_points
-    from perfguard.history.reading import problems_in
-    from perfguard.history.states import read_states
-    from perfguard.records.case_names import short_names
-    from perfguard.report.case_history import unread_runs
-
-    known = short_names(read_case_ids(database, project))
-    chosen = [case_id for case_id, name in known.items() if case in (None, name) or names_case(case, case_id)]
-    if case is not None and not chosen:
-        nearest = did_you_mean(case, known)
-        raise NothingSelectedError(f"no recorded run holds a case {case!r}{nearest}; `perfguard history` lists all")
-    points = read_points(database, project, case_ids=chosen, last=None if case else MAX_RUNS)
-    states, problems = read_states(database, project), problems_in(database, project)
-    return cases_on_machines(points, states), unread_runs(problems)
 
 
 @history_command.command("log")
@@ -212,7 +193,7 @@ def mark(case: str, change: str, state: str, reason: str, machine_id: str | None
     _require_kept(loaded)
     project, author = project_name(loaded), author_in(loaded.project)
     with history_of(loaded) as database:
-        found = [each for each in _cases(database, project, case)[0] if machine_id in (None, each.machine_id)]
+        found = [each for each in read_cases(database, project, case)[0] if machine_id in (None, each.machine_id)]
         changed = find_change(tuple(each for of in found for each in of.changes), change)
         state_change(database, project, changed, ChangeState(state), author=author, reason=reason)
     click.echo(printable(f"{changed.after.case_id}: the change at {change} is {state}, says {author}"))
