@@ -99,10 +99,12 @@ def _nothing_matches(cases: Sequence[Case], pattern: str) -> str:
         known = [case.id for case in cases]
     else:
         known = [case.benchmark for case in cases]
-    return f"no case matches {pattern!r}{did_you_mean(pattern, known)}; `perfguard list` shows all"
+    beginning = sorted({name for name in known if pattern and name.startswith(pattern)})
+    hint = f"; {pattern + '*'!r} matches what begins so" if beginning else did_you_mean(pattern, known)
+    return f"no case matches {pattern!r}{hint}; `perfguard list` shows all"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; the nearest is 'name'`, the end of a message on an unknown word; empty where nothing is known."""
-    nearest = difflib.get_close_matches(word, dict.fromkeys(known), n=1, cutoff=0.0)
+    """`; the nearest is 'name'`, the end of a message on an unknown word; empty where none is near."""
+    nearest = difflib.get_close_matches(word, dict.fromkeys(known), n=1)
     return f"; the nearest is {nearest[0]!r}" if nearest else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 
@@ -83,8 +82,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command."""
         if cmd_name not in _COMMANDS:
-            near = difflib.get_close_matches(cmd_name, _COMMANDS, n=1)
-            ctx.fail(f"No such command {cmd_name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+            from perfguard.cli.mistakes import no_command
+
+            ctx.fail(no_command(ctx, self, cmd_name))
         module = importlib.import_module(f"perfguard.cli.commands.{_COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from perfguard.cli.mistakes import no_argument
 from perfguard.errors import UsageError
 from perfguard.units import format_ratio
 
@@ -33,6 +34,13 @@ def flag(*names: str, **fields: Any) -> Callable[[F], F]:
 
 class SectionedCommand(click.Command):
     """A command whose help lists its options under headings."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; an argument too many is answered by the option that takes it."""
+        ctx.allow_extra_args = True
+        if (rest := super().parse_args(ctx, args)) and not ctx.resilient_parsing:
+            raise click.UsageError(no_argument(ctx, rest), ctx=ctx)
+        return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each section, in the order of its first option; options of none come last."""

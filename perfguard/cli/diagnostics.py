@@ -73,7 +73,9 @@ def run_and_exit(group: click.Group, arguments: list[str]) -> NoReturn:
         click.echo("perfguard: aborted", err=True)
         code = ExitCode.INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        from perfguard.cli.mistakes import corrected
+
+        (corrected(error) if isinstance(error, click.UsageError) else error).show()
         code = error.exit_code
     except PerfguardError as error:
         click.echo("perfguard: " + printable(str(error), keep="\n"), err=True)

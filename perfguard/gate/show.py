@@ -46,7 +46,9 @@ def find_run(loaded: LoadedConfig, name: str | None) -> Path:
         for place in (runs / name, loaded.project / name):
             if (place / "events.jsonl").is_file():
                 return place
-        raise StoreError(f"there is no run {name!r} in {runs}, and no events.jsonl at that path")
+        raise StoreError(
+            f"there is no run {name!r} in {runs}, and no events.jsonl at that path; without a name the latest is taken"
+        )
     latest = latest_run(loaded)
     if latest is None:
         raise StoreError(f"no run is recorded in {runs}; `perfguard gate` makes one")

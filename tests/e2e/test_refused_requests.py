@@ -25,7 +25,7 @@ import pytest
         (("compare", "--candidate", "python:/bin/ls"), 2, "/bin/ls is not a Python interpreter"),
         (("run", "--budget", "0"), 2, "budget_s = 0.0 must be positive"),
         (("run", "--budget", "inf"), 2, "'inf' is no time; write it as 300, 90s, 5m or 2h"),
-        (("run", "--margin", "5"), 2, "No such option '--margin'"),
+        (("run", "--margin", "5"), 2, "No such option --margin; `perfguard run --help` lists all."),
         (("compare", "--margin", "5"), 2, "5 % is written 5% or 0.05"),
         (("explain", "regresed"), 2, "did you mean 'regressed'?"),
         (("explain", "zzzz"), 2, "`perfguard explain` lists all that it knows"),
@@ -47,7 +47,7 @@ import pytest
         (("tune", "tiny.sum", "--arm", "dir:absent"), 2, "absent is not a directory"),
         (("tune", "tiny.sum", "--arm", "stored"), 2, "a stored baseline cannot be measured"),
         (("tune", "tiny.sum", "--budget", "0"), 2, "budget_s = 0.0 must be positive"),
-        (("lits",), 2, "Did you mean 'list'?"),
+        (("lits",), 2, "No such command 'lits'; type `perfguard list`."),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_sentence_with_its_exit_code(project, arguments, code, said):

@@ -76,6 +76,9 @@ def _unknown_kind(kind: str, text: str) -> ArmError:
     if text.startswith("stored+"):
         return ArmError(f"arm {text!r}: 'stored' stands alone; nothing can be added to what was measured earlier")
     hint = did_you_mean(kind, (*_KINDS, "stored"))
+    if text and ":" not in text and not hint:
+        meant = "dir" if text.startswith((".", "/", "~")) else "git"
+        return ArmError(f"arm {text!r} does not say what it is; write {meant}:{text}, or one of {_EXAMPLES}")
     return ArmError(f"arm {text!r}: {kind!r} is no kind of arm; {hint}use {_EXAMPLES}")
 
 

@@ -51,7 +51,8 @@ def test_each_kind_of_arm_is_understood(text, fields):
     ("text", "said"),
     [
         ("", "is no kind of arm"),
-        ("main", "'main' is no kind of arm; use stored, git:REV"),
+        ("main", "arm 'main' does not say what it is; write git:main, or one of stored, git:REV"),
+        ("../other", "write dir:../other"),
         ("gti:main", "did you mean 'git'?"),
         ("Stored", "did you mean 'stored'?"),
         ("git", "did you mean 'git'?"),
