@@ -122,7 +122,8 @@ class ReaderApp(App[int]):
 
     def paint(self) -> None:
         """Paint the active screen; screens below a dialog wait."""
-        screen = self.screen
+        stack = self.screen_stack  # empty while the app closes, when a timer may still come
+        screen = stack[-1] if stack else None
         if not isinstance(screen, ViewScreen):
             return
         with self.batch_update():

@@ -219,6 +219,18 @@ def test_quitting_ends_the_application_only(drive) -> None:
     drive(a_watch(), script)
 
 
+def test_a_timer_that_comes_while_the_application_closes_paints_nothing(drive) -> None:
+    left = []
+
+    async def script(driver) -> None:
+        left.append(driver.app)
+
+    drive(a_watch(a_run()), script)
+    (app,) = left
+    assert app.screen_stack == []
+    app.paint()
+
+
 def test_a_wrong_key_or_theme_is_told_before_anything_is_shown() -> None:
     with pytest.raises(ConfigError, match="did you mean 'pause'"):
         run_app(a_watch(), TuiOptions(keys={"pauze": "p"}))
