@@ -1,8 +1,9 @@
-"""A hundred mistakes that people make: each is answered by one sentence that says what to type."""
+"""Mistakes that people make, more than a hundred: each is answered by one sentence that says what to type."""
 
 from __future__ import annotations
 
 import shlex
+import tempfile
 
 import pytest
 
@@ -122,6 +123,43 @@ MISTAKES = """
 2 | task run digits -b tensorflow | choose from eager, compile, onnxruntime, openvino, litert
 2 | hetero train --preset mnist | choose from covtype
 2 | fleet status abc | is not a valid integer
+2 | compare -s tinny | no suite is named 'tinny'; the nearest is 'tiny'
+5 | run -c tiny.summ | no case matches 'tiny.summ'; the nearest is 'tiny.sum'
+5 | compare --inject other=+5% | no case matches 'other'
+2 | compare --inject tiny.sum=5 | is not PATTERN=+5%
+2 | compare --detect 2 | 2 % is written 2% or 0.02
+2 | compare --detect 0.5% | above the margin of 0.50 % are flagged; lower --margin, too
+2 | compare --fail-on regresion | did you mean 'regression'?
+2 | compare --baseline git:nowhere | git knows no revision 'nowhere'
+2 | compare --baseline dir:absent | absent is not a directory
+2 | compare --candidate stored | only the baseline can be a stored one
+2 | compare --candidate python:/absent/python | there is no interpreter '/absent/python'
+2 | compare --candidate python:/bin/ls | /bin/ls is not a Python interpreter
+2 | run --budget 0 | budget_s = 0.0 must be positive
+2 | run --budget inf | 'inf' is no time; write it as 300, 90s, 5m or 2h
+2 | run --margin 5 | No such option --margin; `perfguard run --help` lists all.
+2 | compare --margin 5 | 5 % is written 5% or 0.05
+2 | explain regresed | did you mean 'regressed'?
+2 | explain zzzz | `perfguard explain` lists all that it knows
+2 | completion tcsh | is not one of 'bash', 'zsh', 'fish'
+2 | demo -o . | is not empty; choose another folder with -o
+2 | run --threads 9999 | --threads 9999 is more than
+2 | run --cpus 0-999 | offline or absent
+5 | run --ranks 2 | no selected case is a built-in training step
+2 | run --ranks 9999 -c step.bert | --ranks 9999: --threads 9999 is more than
+2 | run --ranks 1,two | '1,two' is no list of numbers from 1
+2 | run --threads 1,2 | need --ranks
+2 | run --numa left | neither a node number nor 'none'
+3 | gate --baseline stored | no baseline of suite 'tiny' is stored for this machine
+3 | baseline diff git:HEAD | was this machine's baseline committed there?
+2 | baseline update --rounds 2 | 2 rounds say too little
+5 | tune tiny.summ | no case matches 'tiny.summ'; the nearest is 'tiny.sum'
+2 | tune 'tiny.*' | 'tiny.*' names 2 cases; tune takes one, for instance 'tiny.sort'
+2 | tune tiny.sum --toggles alocator | no toggle 'alocator'; the nearest is 'allocator'
+2 | tune tiny.sum --arm dir:absent | absent is not a directory
+2 | tune tiny.sum --arm stored | a stored baseline cannot be measured
+2 | tune tiny.sum --budget 0 | budget_s = 0.0 must be positive
+2 | lits | No such command 'lits'; type `perfguard list`.
 """
 LINES = [tuple(part.strip() for part in line.split(" | ")) for line in MISTAKES.strip().splitlines()]
 
@@ -131,14 +169,23 @@ def mistaken(made_project, tmp_path_factory):
     return made_project(tmp_path_factory.mktemp("mistakes"))
 
 
-@pytest.mark.parametrize("mistake", LINES, ids=[line[1] for line in LINES])
-def test_a_mistake_is_answered_by_what_to_type(mistaken, monkeypatch, capsys, mistake):
-    code, typed, said = mistake
+@pytest.fixture
+def inside(mistaken, monkeypatch):
+    """This process as one that a user started in the project: its own settings, and its own place for locks."""
     monkeypatch.chdir(mistaken.path)
+    for name in ("HOME", "XDG_CONFIG_HOME", "TMPDIR", "GIT_CONFIG_NOSYSTEM"):
+        monkeypatch.setenv(name, mistaken.environment[name])
+    monkeypatch.setattr(tempfile, "tempdir", mistaken.environment["TMPDIR"])
+
+
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize("mistake", LINES, ids=[line[1] for line in LINES])
+def test_a_mistake_is_answered_by_what_to_type(capsys, mistake):
+    code, typed, said = mistake
     with pytest.raises(SystemExit) as ended:
         main(shlex.split(typed))
     printed = capsys.readouterr()
-    message = [line for line in printed.err.splitlines() if not line.startswith(("Usage: ", "Try "))]
+    message = [line for line in printed.err.splitlines() if line and not line.startswith(("Usage: ", "Try ", "· "))]
     assert (ended.value.code, printed.out) == (int(code), "")
     assert said in " ".join(message)
-    assert len([line for line in message if line]) == 1, printed.err
+    assert len(message) == 1, printed.err
