@@ -125,12 +125,14 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # read when numpy is imported
         os.environ.setdefault(name, "1")
     from perfguard.fleet.reading import read_fleet
+    from perfguard.gate.show import find_run, runs_of
     from perfguard.history.reading import read_history
     from perfguard.report.messages.catalog import describe
     from perfguard.runner.doctor import check_host
     from perfguard.tui.launch import TuiOptions, run_app
     from perfguard.watch.housekeeping import StartingThread, keep_off
-    from perfguard.watch.sources.event_sources import UpcomingSource, read_selection
+    from perfguard.watch.sources.event_sources import LocalSource, UpcomingSource, read_selection
+    from perfguard.watch.sources.recorded_runs import recorded_runs
     from perfguard.watch.view.watching import RunWatch
 
     is_local = source.folder is not None
@@ -154,6 +156,8 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
         read_fleet=lambda: read_fleet(loaded),
         read_checks=(lambda: check_host(loaded)) if is_local else None,
         start_command=start,
+        list_runs=(lambda: recorded_runs(runs_of(loaded))) if is_local else None,
+        open_run=lambda name: RunWatch(LocalSource(find_run(loaded, name)), keep_off=step_aside),
         hint=hint if isinstance(source, UpcomingSource) else "",
     )
     try:

@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from perfguard.errors import PerfguardError
-from perfguard.tui.dialogs import HelpDialog, NoticeDialog, export_dialog, start_dialog
+from perfguard.tui.dialogs import HelpDialog, NoticeDialog, RunsDialog, export_dialog, start_dialog
 from perfguard.tui.keymap import KEYS, KeyScope
 from perfguard.tui.launch import StartedCommand
 from perfguard.tui.pace import neighbour
@@ -28,6 +28,8 @@ from perfguard.tui.session import AppState, command_for, words_to_start
 from perfguard.tui.tables.columns import as_markdown, exported
 from perfguard.tui.widgets.texts import bindings_in
 from perfguard.watch.sources.event_sources import ReplaySource
+from perfguard.watch.sources.recorded_runs import RecordedRun
+from perfguard.watch.view.watching import RunWatch
 
 _SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
 _SEEK_PARTS = 20  # A key seeks by one of so many parts of a recording
@@ -193,11 +195,31 @@ class PerfguardApp(ReaderApp):
         if outcome.watch is None:
             self.push_screen(NoticeDialog("nothing was started", outcome.sentence))
             return
-        options = replace(self.session.options, run_name="", hint="", is_local=True)
-        self.session = AppState(outcome.watch, options)
+        self._watch(outcome.watch, name="")
+        self.say(outcome.sentence)
+
+    def _watch(self, watch: RunWatch, *, name: str) -> None:
+        """Watch another run from now on."""
+        self.session = AppState(watch, replace(self.session.options, run_name=name, hint="", is_local=True))
         self.action_show_screen("live")
         self.tick()
-        self.say(outcome.sentence)
+
+    def action_runs(self) -> None:
+        """Show the project's runs, and watch the one that is chosen."""
+        if (read := self.session.options.list_runs) is None:
+            self.say("the runs of another machine cannot be listed; name one on the command line")
+            return
+        self.view_screen.in_thread(read, self._show_runs, "runs")
+
+    def _show_runs(self, runs: tuple[RecordedRun, ...]) -> None:
+        self.push_screen(RunsDialog(runs, self.session.view.run_id), self._open_run)
+
+    def _open_run(self, name: str | None) -> None:
+        if name is not None and (opens := self.session.options.open_run) is not None:
+            try:
+                self._watch(opens(name), name=name)
+            except PerfguardError as error:
+                self.say(str(error))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Everything that keys do, by its name."""

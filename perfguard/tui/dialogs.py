@@ -17,7 +17,10 @@ from perfguard.errors import UsageError
 from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, labelled, line, wrapped
 from perfguard.tui.keymap import KEYS, KeyScope, shown_keys
 from perfguard.tui.tables.columns import FORMATS
+from perfguard.tui.tables.runs import runs_table
+from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Draw, Lines, Pane
+from perfguard.watch.sources.recorded_runs import RecordedRun
 
 T = TypeVar("T")
 _SIGNS = (
@@ -157,6 +160,35 @@ class NoticeDialog(_TextDialog):
             return [head, EMPTY, *wrapped(sentence, width, Role.BROKEN), EMPTY, closes]
 
         super().__init__(Lines(id="notice"), draw, "notice")
+
+
+class RunsDialog(ModalScreen[str | None]):
+    """The project's runs; dismissed with the name of the one that was chosen, or with None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "leave it", id="dialog-leave")]
+
+    def __init__(self, runs: Sequence[RecordedRun], shown: str | None) -> None:
+        super().__init__()
+        self._runs, self._shown = runs, shown
+        self.table = RowTable(runs_table())
+        self.text = Lines()
+
+    def compose(self) -> ComposeResult:
+        """A sentence above the runs."""
+        yield Container(self.text, self.table, classes="dialog high runs")
+
+    def on_mount(self) -> None:
+        """The cursor is on the run that is shown."""
+        self.text.show(lambda *_: [line(Span("runs", Role.STRONG), Span("  enter opens one, esc leaves", Role.MUTED))])
+        self.table.show(self._runs)
+        if self._shown is not None:
+            self.table.go_to(self._shown)
+        self.table.focus()
+
+    def on_row_table_opened(self, event: RowTable.Opened) -> None:
+        """This one."""
+        event.stop()
+        self.dismiss(event.key)
 
 
 class HelpDialog(_TextDialog):

@@ -72,6 +72,7 @@ KEYS: tuple[Key, ...] = (
     Key("copy-command", "Y", "copy_command", "copy the command that says the same"),
     Key("export", "e", "export", "write what is shown into a file"),
     Key("baseline", "b", "start('baseline')", "store a new baseline (asks, shows the command)"),
+    Key("runs", "c", "runs", "choose another run of this project", label="runs"),
     Key("run", "R", "start('run')", "start a run (asks, shows the command)"),
     Key("theme", "ctrl+t", "change_theme", "choose a theme"),
     Key("suspend", "ctrl+z", "suspend_process", "go to the background; `fg` brings it back"),

@@ -12,6 +12,7 @@ from perfguard.records.fleet import FleetNow
 from perfguard.records.history import History
 from perfguard.records.machine.fingerprint import CheckResult
 from perfguard.tui.keymap import checked_keys
+from perfguard.watch.sources.recorded_runs import RecordedRun
 from perfguard.watch.view.watching import RunWatch
 
 _SETTINGS = {"TEXTUAL_FPS": "10", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
@@ -44,6 +45,9 @@ class TuiOptions:
     read_checks: Callable[[], tuple[CheckResult, ...]] | None = None  # The doctor's rows for this machine
     start_command: Callable[[tuple[str, ...]], StartedCommand] | None = None
     """Starts `perfguard` with these arguments as a process of its own; None where nothing may be started."""
+    list_runs: Callable[[], tuple[RecordedRun, ...]] | None = None
+    """The project's runs, newest first; None where they are on another machine."""
+    open_run: Callable[[str], RunWatch] | None = None  # Watches one of them, by its name
     hint: str = ""  # What to say while there is nothing to read
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -59,6 +60,24 @@ def test_the_wheel_holds_what_the_program_reads_at_run_time(distributions: Path)
     ):
         assert name in names
     assert not any(name.startswith(("tests/", "baselines/")) for name in names)
+
+
+def test_the_same_sources_give_the_same_files_anywhere(distributions: Path, tmp_path: Path) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=REPOSITORY, capture_output=True
+    )
+    if listed.returncode != 0:
+        pytest.skip("this is not a git checkout, so its sources cannot be listed")
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (REPOSITORY / name).is_file():
+            (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "copy" / name).write_bytes((REPOSITORY / name).read_bytes())
+            (tmp_path / "copy" / name).chmod((REPOSITORY / name).stat().st_mode & 0o100 | 0o600)
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(tmp_path / "copy")]
+    done = subprocess.run(build, capture_output=True, text=True, umask=0o077)
+    assert done.returncode == 0, done.stdout + done.stderr
+    sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in distributions.iterdir()}
+    assert sums == {name: hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() for name in sums}
 
 
 def test_the_sdist_holds_sources_tests_and_licence(distributions: Path) -> None:

@@ -26,7 +26,7 @@ sys.stdout.flush()
 with open(os.environ["REPORT"], "w") as report:
     json.dump({"code": code, "modules": sorted(sys.modules)}, report)
 """
-HEAVY = {"torch", "intel_extension_for_pytorch", "textual", "sqlalchemy", "alembic", "litestar", "procrastinate"}
+HEAVY = {"torch", "intel_extension_for_pytorch", "textual", "sqlalchemy", "alembic", "litestar", "procrastinate", "mcp"}
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 
 from perfguard.errors import ConfigError, UsageError
 from perfguard.tui.launch import StartedCommand, TuiOptions, run_app
+from perfguard.watch.sources.recorded_runs import RecordedRun
 from perfguard.watch.view.run_view import RunState, RunView
 from tests.tui_runs import RED, a_run, a_watch
 
@@ -121,6 +122,43 @@ def test_why_nothing_was_started_stays_until_it_is_closed(drive) -> None:
         assert driver.app.session.view.run_id == a_run().run_id
 
     drive(a_watch(), script, options=options(start_command=lambda words: StartedCommand(sentence=long)))
+
+
+def test_another_run_is_chosen_from_those_of_the_project(drive) -> None:
+    runs = tuple(
+        RecordedRun(name=name, started_at=None, command=("perfguard", "gate"), outcome=outcome)
+        for name, outcome in (("new", None), ("old", "pass"))
+    )
+    opened = []
+
+    def opens(name: str):
+        opened.append(name)
+        return a_watch(replace(a_run(), run_id=name))
+
+    async def script(driver) -> None:
+        await driver.press("2")
+        await driver.press("c")
+        await driver.settle()
+        assert [row.name for row in driver.app.screen.table.rows] == ["new", "old"]
+        await driver.press("escape")
+        assert opened == []
+        await driver.press("c")
+        await driver.settle()
+        await driver.press("down", "enter")
+        await driver.settle()
+        assert (opened, driver.mode) == (["old"], "live")
+        assert driver.app.session.view.run_id == "old"
+        assert driver.app.session.options.run_name == "old"
+
+    drive(a_watch(a_run()), script, options=TuiOptions(list_runs=lambda: runs, open_run=opens))
+
+
+def test_the_runs_of_another_machine_are_not_listed(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("c")
+        assert "another machine" in driver.status()
+
+    drive(a_watch(), script)
 
 
 def test_a_project_without_a_run_says_how_one_begins(drive) -> None:
