@@ -14,7 +14,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fleet,github,hetero,litert,mcp,mnist,onnxruntime,openvino,postgresql,serve,tasks,torch,torchao,tui]' \
-	    asv build hatchling hypothesis import-linter jsonschema kubernetes-validate linkify-it-py markdown-it-py mypy playwright pyarrow pytest \
+	    asv axe-playwright-python build hatchling hypothesis import-linter jsonschema kubernetes-validate linkify-it-py markdown-it-py mypy playwright pyarrow pytest \
 	    pytest-benchmark pytest-cov pytest-httpserver pytest-timeout pytest-xdist \
 	    ruamel.yaml ruff 'zensical; python_version >= "3.11"' 'pre-commit; python_version >= "3.11"' 'schemathesis; python_version >= "3.11"' 'check-jsonschema; python_version >= "3.11"' 'zizmor; python_version >= "3.11"'
 	touch $(READY)

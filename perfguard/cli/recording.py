@@ -51,7 +51,7 @@ def read_cases(database: Database, project: str, case: str | None) -> tuple[tupl
     known = short_names(read_case_ids(database, project))
     chosen = [case_id for case_id, name in known.items() if case in (None, name) or names_case(case, case_id)]
     if case is not None and not chosen:
-        nearest = did_you_mean(case, known)
+        nearest = did_you_mean(case, [*known.values(), *known])
         raise NothingSelectedError(f"no recorded run holds a case {case!r}{nearest}; `perfguard history` lists all")
     points = read_points(database, project, case_ids=chosen, last=None if case else MAX_RUNS)
     states, problems = read_states(database, project), problems_in(database, project)

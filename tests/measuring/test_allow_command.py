@@ -99,7 +99,7 @@ def test_an_entry_may_name_cases_by_tag_live_and_in_a_recording(project):
         (("tiny.sum", "--max", "3%", "--until", "2027-02-30", "--reason", "r"), 2, "'2027-02-30' is no date"),
         (("tiny.sum", "--max", "3%", "--until", "soon", "--reason", "r"), 2, "'soon' is no date"),
         (("tiny.sum", "--max", "3%", "--until", "30d", "--reason", " \n\x07"), 2, "--reason must say why"),
-        (("tiny.sum", "--max", "3%"), 2, "--until and --reason is missing"),
+        (("tiny.sum", "--max", "3%"), 2, "--until and --reason are missing"),
         (("--max", "3%", "--until", "30d", "--reason", "r"), 2, "CASE is missing"),
         ((), 2, "give either CASE"),
         (("tiny.sum", "--list"), 2, "give either CASE"),

@@ -244,7 +244,10 @@ def allow_command(**options: Any) -> None:
         for entry in disallow(loaded, pattern):
             click.echo(f"removed: {_line(entry)}")
     elif missing:
-        raise UsageError(f"{' and '.join(missing)} missing: perfguard allow CASE --max 3% --until 30d --reason …")
+        verb = "is" if len(missing) == 1 else "are"
+        raise UsageError(
+            f"{' and '.join(missing)} {verb} missing: perfguard allow CASE --max 3% --until 30d --reason …"
+        )
     else:
         _add_entry(loaded, options)
     click.echo(f"stored at {path_of(loaded)}; commit it: git add {path_of(loaded)}", err=True)

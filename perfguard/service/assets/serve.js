@@ -3,6 +3,7 @@
   const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
   const say = (text) => { document.getElementById("said").textContent = text; };
   for (const part of all("[data-needs-script]")) part.hidden = false;
+  for (const part of all(".scroll")) if (part.scrollWidth > part.clientWidth) part.tabIndex = 0; // arrows scroll it
 
   const charts = [];
   const switchTheme = themed(say, () => charts.forEach((chart) => chart.redraw()));
