@@ -10,7 +10,7 @@ import random
 from pathlib import Path
 from typing import BinaryIO
 
-from perfguard.codec import encode_event
+from perfguard.recordings import encode_event
 from perfguard.records import events as happened
 from perfguard.records.run import Arm
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from perfguard.codec import encode_event
 from perfguard.hetero.planning import places
 from perfguard.hetero.settings import load_preset
+from perfguard.recordings import encode_event
 from perfguard.records.events import EVENT_SCHEMA, Noted, RunFinished, RunStarted
 from perfguard.records.facts import Severity, fact
 from perfguard.records.training import (

@@ -11,10 +11,11 @@ import random
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perfguard.codec import encode_event, to_json
+from perfguard.codec import to_json
 from perfguard.gate.paired.judging import PairedJudge
 from perfguard.gate.rules.confirmation import flagged_cases
 from perfguard.gate.rules.policy import exit_code
+from perfguard.recordings import encode_event
 from perfguard.records import events as happened
 from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfguard.codec import encode_event
+from perfguard.recordings import encode_event
 from perfguard.records.events import EVENT_SCHEMA, RunFinished, RunStarted
 from perfguard.records.task_results import (
     CellRun,

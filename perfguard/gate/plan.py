@@ -17,7 +17,7 @@ from perfguard.gate.calibration.aa_gates import block_variances, case_samples, f
 from perfguard.gate.calibration.error_rate import false_alarm_values
 from perfguard.gate.calibration.machine_rates import baselines_of, utc_now
 from perfguard.gate.paired.judging import policy_of
-from perfguard.gate.show import recorded_duration_s
+from perfguard.gate.rejudge import recorded_duration_s
 from perfguard.records.calibration import TIME_FORMAT, GatePace, PlannedCase, SuitePlan
 from perfguard.records.events import RunStarted
 from perfguard.records.facts import Fact, Value, fact

@@ -7,12 +7,13 @@ import os
 import sys
 from pathlib import Path
 
-from perfguard.codec import from_builtins, upgraded
+from perfguard.codec import from_builtins
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
 from perfguard.host.checks import run_checks
 from perfguard.host.identity import match
 from perfguard.host.probe import probe, query_software
+from perfguard.recordings import upgraded
 from perfguard.records.machine.fingerprint import CheckResult, Compatibility, Fingerprint
 from perfguard.runner.arms.environment import base_environment
 from perfguard.runner.arms.resolve import glibc_version

@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfguard.codec import decode_event, encode_event, to_json
+from perfguard.codec import to_json
 from perfguard.errors import HostUnfitError, MeasurementError, StoreError
+from perfguard.recordings import decode_event, encode_event
 from perfguard.records.events import BlockFinished, Event, RunFinished
 from perfguard.records.run import CaseFailed
 

@@ -18,8 +18,9 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import IO, Any, cast
 
-from perfguard.codec import from_builtins, upgraded, with_nan
+from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
+from perfguard.recordings import upgraded, with_nan
 from perfguard.records.result import RESULT_SCHEMA, RunResult
 
 RESULT_NAME = "result.json"

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perfguard.codec import from_builtins, to_json, upgraded
+from perfguard.codec import from_builtins, to_json
 from perfguard.errors import StoreError, UsageError
+from perfguard.recordings import upgraded
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.records.run import Round

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perfguard.codec import from_builtins, upgraded
+from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
+from perfguard.recordings import upgraded
 
 T = TypeVar("T")
 

@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from perfguard.codec import from_builtins, to_json, with_nan
+from perfguard.codec import from_builtins, to_json
 from perfguard.errors import MeasurementError, StoreError, UsageError
 from perfguard.host.identity import machine_line
+from perfguard.recordings import with_nan
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.runner.session import Request

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from perfguard.codec import decode_event, to_json
+from perfguard.codec import to_json
 from perfguard.config import load_config
 from perfguard.gate.show import show_run
 from perfguard.hetero.settings import parse as parse_training
 from perfguard.integrations.formats.importing import import_suite
 from perfguard.profile.libraries.verbose import parse_mkl_verbose, parse_verbose
 from perfguard.profile.trace.trace import read_trace
+from perfguard.recordings import decode_event
 from perfguard.records.protocol import decode
 from perfguard.report.terminal.result import render_result
 from perfguard.runner.process.answers import Looked, Prepared, decoded

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from perfguard.codec import schema_of
 from perfguard.host.probe import probe
+from perfguard.recordings import schema_of
 from tests.conftest import Project, clean_environment
 from tests.op_count_rows import counts, ops
 from tests.stored_baselines import record

@@ -8,7 +8,8 @@ import math
 import pytest
 from jsonschema import Draft202012Validator
 
-from perfguard.codec import from_builtins, schema_of
+from perfguard.codec import from_builtins
+from perfguard.recordings import schema_of
 from perfguard.records.steps.projection import CaseProjection
 
 pytestmark = pytest.mark.torch

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from perfguard.codec import schema_of
 from perfguard.errors import UsageError
 from perfguard.host.identity import match
 from perfguard.host.parsers.cgroup import parse_membership, parse_mounts
 from perfguard.host.parsers.cpu import parse_cpuinfo, read_cpu
 from perfguard.host.placement import select_cpus
 from perfguard.host.probe import probe
+from perfguard.recordings import schema_of
 from perfguard.records.machine.cpuset import MAX_CPUS, format_cpu_list, parse_cpu_list, parse_cpu_mask
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.report.terminal.fingerprint import render_fingerprint

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.codec import from_builtins, to_builtins, to_json, with_nan
+from perfguard.codec import from_builtins, to_builtins, to_json
+from perfguard.recordings import with_nan
 from perfguard.records.estimate import Estimate, Interval
 from perfguard.records.facts import Fact, Severity, Subject
 from perfguard.records.result import CaseMeasured

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.codec import decode_event, encode_event, from_builtins, schema_of, to_builtins, to_json, upgraded
+from perfguard.codec import from_builtins, to_builtins, to_json
 from perfguard.errors import StoreError
+from perfguard.recordings import decode_event, encode_event, schema_of, upgraded
 from perfguard.records.events import Noted, SampleTimed
 from perfguard.records.facts import Severity, fact, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,10 @@ from pathlib import Path
 import pytest
 
 import perfguard
+from perfguard.codec import to_json
+from perfguard.config import load_config
+from perfguard.gate.show import show_run
+from tests.recorded_runs import DATA
 
 SOURCE = str(Path(perfguard.__file__).parent.parent)
 
@@ -99,6 +104,23 @@ def test_doctor_imports_none_of_them_whatever_it_finds(imported):
 def test_help_imports_nothing_that_computes_or_draws(imported, arguments):
     packages, _ = imported(*arguments)
     assert packages.isdisjoint({"numpy", "scipy", "rich", "pyperf", "psutil", "archspec", "cpuinfo"})
+
+
+def test_a_finished_run_is_shown_without_the_statistics(imported, tmp_path):
+    folder = tmp_path / ".perfguard" / "runs" / "20260102T030400-a"
+    shutil.copytree(DATA / "paired", folder)
+    result = show_run(load_config(tmp_path, {}, {}), folder)
+    (folder / "result.json").write_text(to_json(result), encoding="utf-8")
+    packages, _ = imported("show", code=result.exit_code)
+    assert packages.isdisjoint({"numpy", "scipy"})
+
+
+@pytest.mark.parametrize(
+    "arguments", [("explain", "regressed"), ("version",), ("completion", "bash"), ("task", "list")]
+)
+def test_what_reads_no_recording_imports_no_events(imported, arguments):
+    _, modules = imported(*arguments)
+    assert "perfguard.records.events" not in modules
 
 
 def test_importing_the_package_is_free():

@@ -22,13 +22,14 @@ from perfguard.benchmarks.selection import suite_cases
 from perfguard.cli.declaring import flag
 from perfguard.cli.diagnostics import is_terminal, reader_may_leave
 from perfguard.cli.options import cpus_option, format_option, json_option, load
-from perfguard.codec import SCHEMAS, schema_of, to_builtins, to_json
+from perfguard.codec import to_builtins, to_json
 from perfguard.errors import ExitCode, NothingSelectedError
 from perfguard.records.machine.fingerprint import CheckStatus, CompatibilityLevel
 from perfguard.records.spec import Case, Catalog, Gating, ParameterValue, SuiteSpec, expand, format_parameter
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count, format_duration, printable
 
+SCHEMAS = ("result", "profile", "events", "fingerprint", "task")  # What `schema` prints
 _BESIDE_ID = 28  # Columns of the phase and of whether a case gates
 _PACKAGES = (
     "pyperf",
@@ -246,6 +247,8 @@ def schema_command(*, name: str) -> None:
     NAME is result (--format json of commands that measure), profile (--format json of `profile`), events
     (events.jsonl), fingerprint (--json) or task (a task file's content).
     """
+    from perfguard.recordings import schema_of
+
     click.echo(json.dumps(schema_of(name), indent=1, sort_keys=True))
 
 

@@ -31,25 +31,39 @@ def show_command(**options: Any) -> None:
     RUN is an id below .perfguard/runs or a path. A run that was killed is judged from what it measured.
     """
     from perfguard.cli.measuring import show
-    from perfguard.cli.tasks import show_audit, show_task
-    from perfguard.cli.training import mode_of, show_training
-    from perfguard.gate.rules.policy import exit_code
-    from perfguard.gate.show import find_run, rejudge_run, show_run
+    from perfguard.gate.show import find_run, show_run
 
     loaded = load(options, keys=())
     folder = find_run(loaded, options["run"])
-    match mode_of(folder):
-        case "training":
-            show_training(folder, options["output_format"])
-        case "task":
-            show_task(folder, options["output_format"])
-        case "audit":
-            show_audit(folder, options["output_format"])
-    is_judged_anew = options["rejudge"] or options["margin"] is not None
-    result = rejudge_run(loaded, folder) if is_judged_anew else show_run(loaded, folder)
+    _show_without_a_gate(folder, options["output_format"])
+    if options["rejudge"] or options["margin"] is not None:
+        from perfguard.gate.rejudge import rejudge_run
+
+        result = rejudge_run(loaded, folder)
+    else:
+        result = show_run(loaded, folder)
     if options["fail_on"] is not None and result.gate is not None:
+        from perfguard.gate.rules.policy import exit_code
+
         result = replace(result, exit_code=int(exit_code(result.gate, fail_on=loaded.config.fail_on)))
     show(result, options)
+
+
+def _show_without_a_gate(folder: Path, output_format: str) -> None:
+    """Print a training, a task or an audit, and exit with its code; return for other runs."""
+    from perfguard.cli.training import mode_of, show_training
+
+    match mode_of(folder):
+        case "training":
+            show_training(folder, output_format)
+        case "task":
+            from perfguard.cli.tasks import show_task
+
+            show_task(folder, output_format)
+        case "audit":
+            from perfguard.cli.tasks import show_audit
+
+            show_audit(folder, output_format)
 
 
 @click.command("report", epilog="`perfguard publish` writes a site of all recorded runs.")

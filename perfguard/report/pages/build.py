@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard import __version__
-from perfguard.codec import from_builtins, upgraded, with_nan
+from perfguard.codec import from_builtins
 from perfguard.config import LoadedConfig
 from perfguard.errors import MeasurementError, PerfguardError, StoreError
-from perfguard.gate.show import rejudge_run
+from perfguard.gate.rejudge import rejudge_run
 from perfguard.gate.tasks import task_result
 from perfguard.history.reading import read_history
 from perfguard.host.identity import machine_line
+from perfguard.recordings import upgraded, with_nan
 from perfguard.records.events import OpsCompared
 from perfguard.records.facts import fact
 from perfguard.records.history import History

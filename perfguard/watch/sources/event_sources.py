@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perfguard.codec import from_builtins, upgraded, with_nan
+from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
 from perfguard.plain_files import read_plain
+from perfguard.recordings import upgraded, with_nan
 from perfguard.records.machine.fingerprint import CpuSelection, Fingerprint
 from perfguard.records.steps.ops import Attribution
 from perfguard.watch.sources.event_tail import EventTail, SeenEvent, TailUpdate

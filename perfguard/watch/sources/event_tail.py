@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from perfguard.codec import OF_NUMBERS, decode_event, require_numbers
 from perfguard.errors import StoreError
+from perfguard.recordings import OF_NUMBERS, decode_event, require_numbers
 from perfguard.records.events import EVENT_SCHEMA, Event, RunStarted, event_type
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.units import printable

@@ -7,7 +7,8 @@ import pytest
 
 from perfguard.codec import to_json
 from perfguard.config import load_config
-from perfguard.gate.show import rejudge_run, show_run
+from perfguard.gate.rejudge import rejudge_run
+from perfguard.gate.show import show_run
 from perfguard.records.facts import fact
 from perfguard.report.comment.comment import CommentContext, render_comment
 from tests.commented_results import PASSED

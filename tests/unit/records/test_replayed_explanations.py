@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.codec import decode_event, encode_event
 from perfguard.profile.advice.advise import advise
+from perfguard.recordings import decode_event, encode_event
 from perfguard.records.events import OpsCompared, StepsCounted
 from perfguard.records.facts import Severity, recorded_text
 from perfguard.records.run_data import RunData

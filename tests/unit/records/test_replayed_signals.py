@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.codec import decode_event
+from perfguard.recordings import decode_event
 from perfguard.records.events import (
     ArmReady,
     BlockFinished,

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.codec import from_builtins, to_json, with_nan
+from perfguard.codec import from_builtins, to_json
 from perfguard.integrations.github.job import Annotation, Level, annotation_line, annotations_of, output_lines
+from perfguard.recordings import with_nan
 from perfguard.records.estimate import Estimate, Interval
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import Outcome

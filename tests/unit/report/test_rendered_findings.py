@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.codec import from_builtins, to_builtins, upgraded
+from perfguard.codec import from_builtins, to_builtins
+from perfguard.recordings import upgraded
 from perfguard.records.facts import Severity, Subject, fact, recorded_text
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import StepPhase

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perfguard.cli.output import plain_text
-from perfguard.codec import decode_event, encode_event
 from perfguard.config import load_config
+from perfguard.recordings import decode_event, encode_event
 from perfguard.records.run_data import RunData
 from perfguard.records.training import TrainedOn, TrainingEpoch
 from perfguard.report.event_lines import line_text

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perfguard.codec import decode_event, encode_event
 from perfguard.errors import HostUnfitError, MeasurementError, StoreError
+from perfguard.recordings import decode_event, encode_event
 from perfguard.records.events import (
     EVENT_NAMES,
     AnalysesPlanned,

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from perfguard.codec import encode_event
+from perfguard.recordings import encode_event
 from perfguard.records.events import EVENT_SCHEMA, Noted, RunFinished, RunStarted
 from perfguard.records.facts import recorded_text
 from perfguard.watch.sources.event_tail import MAX_LINE_BYTES, MAX_PROBLEMS, EventTail, LineReader

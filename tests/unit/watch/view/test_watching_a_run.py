@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from perfguard.codec import encode_event
+from perfguard.recordings import encode_event
 from perfguard.records.events import BlockStarted, SampleTimed
 from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Arm, Stage

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from perfguard.codec import encode_event
+from perfguard.recordings import encode_event
 from perfguard.records.events import Noted, RunStarted
 from perfguard.records.facts import recorded_text
 from perfguard.report.event_lines import line_text
