@@ -84,8 +84,8 @@ def culprits_text(result: RunResult, case: str) -> str:
         NothingSelectedError: The run has no such case.
     """
     from perfguard.benchmarks.selection import did_you_mean
-    from perfguard.report.culprits import change_text
-    from perfguard.report.lines import attribution_of, blame_lines, names_in, signal_lines
+    from perfguard.report.culprits import beyond_culprits, change_text
+    from perfguard.report.lines import attribution_of, names_in, ops_lines, signal_lines, unchanged_lines
     from perfguard.report.messages.catalog import describe_all
     from perfguard.report.rows import case_rows
     from perfguard.report.terminal.findings import render_findings
@@ -99,14 +99,14 @@ def culprits_text(result: RunResult, case: str) -> str:
         hint = did_you_mean(case, [*names, *names.values()])
         raise NothingSelectedError(f"run {result.run_id} has no verdict on a case {case!r}{hint}")
     (row,) = case_rows([verdict], names)
-    changes = result.op_count_changes.get(verdict.case_id, ())
+    changes, attribution = result.op_count_changes.get(verdict.case_id, ()), attribution_of(verdict, result)
     parts = texts(
         f"{row.name}: {row.outcome}; {describe_all(verdict.reasons)}",
         *signal_lines(verdict),
-        *blame_lines(verdict, result),
-        *(f"op counts: {change_text(change)}" for change in changes),
+        *ops_lines(verdict, result),
+        *(f"changed: {change_text(change)}" for change in beyond_culprits(changes, attribution)),
+        *unchanged_lines(verdict, result),
     )
-    attribution = attribution_of(verdict, result)
     if attribution is not None:
         parts += render_attribution(attribution, name=row.name)
     return plain_text([*parts, *render_findings(result.findings.get(verdict.case_id, ()))])
@@ -118,7 +118,7 @@ def history_text(loaded: LoadedConfig, case: str, last: int) -> str:
     Raises:
         NothingSelectedError: No recorded run holds such a case.
     """
-    from perfguard.cli.recording import read_cases
+    from perfguard.cli.recording import read_cases, without_removed
     from perfguard.history.project_names import project_name
     from perfguard.history.reading import history_of
     from perfguard.report.terminal.history import render_history
@@ -127,6 +127,7 @@ def history_text(loaded: LoadedConfig, case: str, last: int) -> str:
         raise UsageError(f"last must be at least 1, not {last}")
     with history_of(loaded) as database:
         found, problems = read_cases(database, project_name(loaded), case)
+    found = without_removed(loaded, found, keeps_points=True)
     return "\n".join([plain_text(render_history(found, last=last)), *map(printable, problems)])
 
 

@@ -12,7 +12,7 @@ import click
 from perfguard.config import LoadedConfig
 from perfguard.errors import NothingSelectedError, PerfguardError
 from perfguard.records.run_data import RunData
-from perfguard.units import printable
+from perfguard.units import format_count, printable
 
 if TYPE_CHECKING:
     from perfguard.history.changes import CaseOnMachine
@@ -56,3 +56,24 @@ def read_cases(database: Database, project: str, case: str | None) -> tuple[tupl
     points = read_points(database, project, case_ids=chosen, last=None if case else MAX_RUNS)
     states, problems = read_states(database, project), problems_in(database, project)
     return cases_on_machines(points, states), unread_runs(problems)
+
+
+def without_removed(
+    loaded: LoadedConfig, found: tuple[CaseOnMachine, ...], *, keeps_points: bool
+) -> tuple[CaseOnMachine, ...]:
+    """Cases whose benchmark the project still has; with `keeps_points` the others stay, without their changes."""
+    from dataclasses import replace
+
+    from perfguard.runner.suites import has_benchmark
+
+    is_known = has_benchmark(loaded)
+    kept = tuple(each for each in found if is_known(each.case_id))
+    gone = {each.case_id for each in found if not is_known(each.case_id)}
+    if gone:
+        click.echo(
+            f"{format_count(len(gone), 'case')} of benchmarks that the project no longer has: changes are not shown",
+            err=True,
+        )
+    if not keeps_points:
+        return kept
+    return tuple(each if each in kept else replace(each, changes=()) for each in found)

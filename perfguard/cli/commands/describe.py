@@ -29,7 +29,7 @@ from perfguard.records.spec import Case, Catalog, Gating, ParameterValue, SuiteS
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count, format_duration, printable
 
-SCHEMAS = ("result", "profile", "events", "fingerprint", "task")  # What `schema` prints
+SCHEMAS = ("result", "profile", "events", "fingerprint", "task")  # As `recordings` has; it is slow to import
 _BESIDE_ID = 28  # Columns of the phase and of whether a case gates
 _PACKAGES = (
     "pyperf",

@@ -12,14 +12,13 @@ import click
 
 from perfguard.cli.declaring import flag
 from perfguard.cli.options import format_option, load
-from perfguard.cli.recording import read_cases
+from perfguard.cli.recording import read_cases, without_removed
 from perfguard.config import LoadedConfig
 from perfguard.errors import DatabaseError, ExitCode, NothingSelectedError, UsageError
 from perfguard.history.project_names import project_name
 from perfguard.units import format_bytes, format_count, printable, shorten
 
 if TYPE_CHECKING:
-    from perfguard.history.changes import CaseOnMachine
     from perfguard.history.database import Database
 
 _MOST_FAILURES = 10
@@ -70,7 +69,7 @@ def cases(case: str | None, last: int, output_format: str) -> None:
     loaded = load({}, keys=())
     with history_of(loaded) as database:
         found, problems = read_cases(database, project_name(loaded), case)
-    found = _without_removed(loaded, found, keeps_points=case is not None)
+    found = without_removed(loaded, found, keeps_points=case is not None)
     for sentence in problems[:_MOST_FAILURES]:
         click.echo(printable(shorten(sentence, _MOST_CHARACTERS)), err=True)
     one = len({each.case_id for each in found}) == 1 and case is not None
@@ -80,27 +79,6 @@ def cases(case: str | None, last: int, output_format: str) -> None:
         output_format,
         exit_code=int(ExitCode.PASS),
     )
-
-
-def _without_removed(
-    loaded: LoadedConfig, found: tuple[CaseOnMachine, ...], *, keeps_points: bool
-) -> tuple[CaseOnMachine, ...]:
-    """Cases whose benchmark the project still has; with `keeps_points` the others stay, without their changes."""
-    from dataclasses import replace
-
-    from perfguard.runner.suites import has_benchmark
-
-    is_known = has_benchmark(loaded)
-    kept = tuple(each for each in found if is_known(each.case_id))
-    gone = {each.case_id for each in found if not is_known(each.case_id)}
-    if gone:
-        click.echo(
-            f"{format_count(len(gone), 'case')} of benchmarks that the project no longer has: changes are not shown",
-            err=True,
-        )
-    if not keeps_points:
-        return kept
-    return tuple(each if each in kept else replace(each, changes=()) for each in found)
 
 
 @history_command.command("log")
