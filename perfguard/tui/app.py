@@ -199,7 +199,7 @@ class PerfguardApp(ReaderApp):
         self.say(outcome.sentence)
 
     def _watch(self, watch: RunWatch, *, name: str) -> None:
-        """Watch another run from now on."""
+        """Watch a run instead of the present one."""
         self.session = AppState(watch, replace(self.session.options, run_name=name, hint="", is_local=True))
         self.action_show_screen("live")
         self.tick()

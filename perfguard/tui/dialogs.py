@@ -174,7 +174,7 @@ class RunsDialog(ModalScreen[str | None]):
         self.text = Lines()
 
     def compose(self) -> ComposeResult:
-        """A sentence above the runs."""
+        """What the keys do, and the runs."""
         yield Container(self.text, self.table, classes="dialog high runs")
 
     def on_mount(self) -> None:
@@ -186,7 +186,7 @@ class RunsDialog(ModalScreen[str | None]):
         self.table.focus()
 
     def on_row_table_opened(self, event: RowTable.Opened) -> None:
-        """This one."""
+        """Leave with the run under the cursor."""
         event.stop()
         self.dismiss(event.key)
 
