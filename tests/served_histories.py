@@ -81,4 +81,4 @@ def served(project, *arguments):
         yield url
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=300)

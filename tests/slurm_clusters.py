@@ -38,7 +38,7 @@ class Cluster:
 
     def run(self, *command: str) -> str:
         """What one of Slurm's commands prints."""
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{command}: {done.stderr}")
         return done.stdout

@@ -34,7 +34,7 @@ def asked(project, *questions):
             found = [await client.call_tool(name, arguments) for name, arguments in questions]
             return [(answer.is_error, answer.content[0].text) for answer in found]
 
-    return asyncio.run(asyncio.wait_for(ask(), timeout=60))
+    return asyncio.run(asyncio.wait_for(ask(), timeout=300))
 
 
 def test_all_tools_only_read(recorded):

@@ -182,7 +182,7 @@ def test_an_interrupted_run_keeps_its_epochs_and_leaves_no_process(training):
     events = _events_after(training, '"training_epoch"', process)
     started = _descendants(process)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130, errors
     assert '"outcome":"asked"' in events.read_text(encoding="utf-8")
     assert (events.parent / "checkpoint.pt").exists()
@@ -195,7 +195,7 @@ def test_a_killed_run_takes_its_processes_along(training):
     _events_after(training, '"training_epoch"', process)
     started = _descendants(process)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert len(started) >= 2
     assert _are_gone(started)
     shown = training.run("show")
@@ -219,5 +219,5 @@ def _descendants(process):
 
 
 def _are_gone(processes):
-    _, alive = psutil.wait_procs(processes, timeout=30)
+    _, alive = psutil.wait_procs(processes, timeout=300)
     return [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []

@@ -209,7 +209,7 @@ def test_closed_streams_are_no_terminal(with_recording) -> None:
         cwd=with_recording,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr

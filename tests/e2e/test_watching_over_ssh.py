@@ -125,7 +125,7 @@ def test_a_connection_that_breaks_is_made_again_and_nothing_is_said_twice(projec
         file.write(content[len(content) // 2 :])
     # What the first line left in the stream's buffer, `communicate` would pass over.
     rest = watching.stdout.read()
-    _, said = watching.communicate(timeout=60)
+    _, said = watching.communicate(timeout=300)
     assert watching.returncode == 1, said
     lines = (first + rest).splitlines()
     lost = [line for line in lines if "no connection to bench-1" in line]

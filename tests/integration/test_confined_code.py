@@ -47,7 +47,7 @@ def run_confined(places, code, **options):
         cwd=places,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         **options,
     )
@@ -156,7 +156,7 @@ def test_a_folder_that_does_not_exist_is_an_error_and_nothing_is_started(places)
         launched([sys.executable, "-c", "print('started')"], sandbox=Sandbox(writable=(str(places / "missing"),))),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode != 0

@@ -221,7 +221,7 @@ def test_a_rank_that_hangs_ends_its_case_with_a_reason(tmp_path):
         with pytest.raises(WorkerFailure) as failure:
             worker.sample(block=0, case_id=case.id)
         assert failure.value.found.code == "case.timed_out"
-    assert wait_for(lambda: not any(map(is_living, rank_ids)), seconds=30.0)
+    assert wait_for(lambda: not any(map(is_living, rank_ids)))
 
 
 def test_ranks_die_with_their_worker_and_no_profiler_looks_at_them(tmp_path):
@@ -235,4 +235,4 @@ def test_ranks_die_with_their_worker_and_no_profiler_looks_at_them(tmp_path):
         worker_id, *rank_ids = worker.processes()
         assert len(rank_ids) == 2
         os.kill(worker_id, signal.SIGKILL)
-        assert wait_for(lambda: not any(map(is_living, rank_ids)), seconds=30.0)
+        assert wait_for(lambda: not any(map(is_living, rank_ids)))

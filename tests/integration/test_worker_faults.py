@@ -209,7 +209,7 @@ def test_no_worker_survives_a_parent_that_was_killed(rig, tmp_path):
     worker = psutil.Process(int(parent.stdout.readline()))
     assert worker.is_running()
     parent.kill()
-    parent.communicate(timeout=30)
+    parent.communicate(timeout=300)
     until = time.monotonic() + 30
     while made.survivors() and time.monotonic() < until:
         time.sleep(0.05)

