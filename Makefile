@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-crashes proof-change-points proof-history proof-fleet proof-readers fuzz fuzz-api pictures docs build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-result-checks proof-crashes proof-change-points proof-history proof-fleet proof-readers fuzz fuzz-api pictures docs build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -114,6 +114,9 @@ proof-untouched: $(READY) ## Measure gates of changes that touch one of three mo
 
 proof-sandbox: $(READY) ## Measure what the sandbox of untrusted code costs: the same gates inside and outside (20 minutes, nothing else running)
 	$(BIN)/python -m tests.proof.sandbox_cost $(ARGS)
+
+proof-result-checks: $(READY) ## Measure what it costs to compare results while cases are timed (ten minutes, nothing else running)
+	$(BIN)/python -m tests.proof.cost_of_result_checks $(ARGS)
 
 proof-crashes: $(READY) ## Kill, suspend and starve gates 300 times, and look at what is lost and left (half an hour; needs a C compiler)
 	$(BIN)/python -m tests.proof.crashes $(ARGS)

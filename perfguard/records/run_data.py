@@ -31,6 +31,7 @@ from perfguard.records.run import (
     CaseClock,
     CaseFailed,
     CaseIntrusion,
+    CaseSamples,
     PairedData,
     Round,
     SignalSamples,
@@ -317,6 +318,14 @@ class RunData:
             conditions=self.conditions(stage),
             failures=tuple(self._failures(stage).values()),
         )
+
+    def samples_of(self, case_id: str, stage: Stage) -> list[CaseSamples]:
+        """The same of one case alone, in order of its blocks."""
+        return [
+            times_of(block, block.done)
+            for block in self._by_case.get(case_id, ())
+            if block.done is not None and block.is_finished and block.stage is stage
+        ]
 
     def signals(self, stage: Stage = Stage.MAIN) -> tuple[SignalSamples, ...]:
         """What was measured beside wall time: each signal of complete cases in a stage's finished blocks, both arms."""

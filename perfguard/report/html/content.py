@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfguard.records.history import History
@@ -30,9 +30,9 @@ class CaseEvidence:
 
     case_id: str  # The case
     blocks: tuple[BlockPoint, ...] = ()  # Pairs, in the order of measuring; empty where there is one arm
-    baseline_s: tuple[float, ...] = ()
+    baseline_s: Sequence[float] = ()
     """Samples that the effect rests on, seconds of an iteration; empty where there is one arm."""
-    candidate_s: tuple[float, ...] = ()  # The same of the candidate, or of the only arm
+    candidate_s: Sequence[float] = ()  # The same of the candidate, or of the only arm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import math
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,12 +161,11 @@ def _evidence(data: RunData, problems: list[str]) -> dict[str, CaseEvidence]:
     from perfguard.stats.paired import block_effect
 
     found: dict[str, CaseEvidence] = {}
-    samples = {stage: data.paired(stage).samples for stage in _STAGES}
     for case_id in data.case_ids:
-        own = {stage: [each for each in samples[stage] if each.case_id == case_id] for stage in _STAGES}
+        own = {stage: data.samples_of(case_id, stage) for stage in _STAGES}
         stage = Stage.PAIRING if own[Stage.PAIRING] else Stage.MAIN
         shown = (stage, Stage.CONFIRMATION)
-        voided = {of: _voided(data.paired(of).conditions, own[of], problems) for of in shown}
+        voided = {of: _voided(data.conditions(of), own[of], problems) for of in shown}
         try:
             blocks = tuple(
                 BlockPoint(block=each.block, log_ratio=ratio, stage=of, voided=voided[of].get(each.block, ()))
@@ -180,8 +180,8 @@ def _evidence(data: RunData, problems: list[str]) -> dict[str, CaseEvidence]:
         found[case_id] = CaseEvidence(
             case_id=case_id,
             blocks=blocks,
-            baseline_s=tuple(value for each in counted for value in each.baseline_s),
-            candidate_s=tuple(value for each in counted for value in each.candidate_s),
+            baseline_s=array("d", (value for each in counted for value in each.baseline_s)),
+            candidate_s=array("d", (value for each in counted for value in each.candidate_s)),
         )
     return found
 
