@@ -200,6 +200,6 @@ def _compared(block: CaseBlock, seen_and_claimed: _Clocks) -> CaseClock | None:
             return None
         left_s.append(median(unclaimed_s for _, unclaimed_s in seen))
     elapsed_s = median(seen_s or 0.0 for seen_s, _ in known[Arm.CANDIDATE])
-    if not all(map(math.isfinite, (elapsed_s, *left_s))):  # of a damaged recording
+    if elapsed_s <= 0 or not all(map(math.isfinite, (elapsed_s, *left_s))):  # of a damaged recording
         return None
     return CaseClock(case_id=block.case_id, block=block.block, elapsed_s=elapsed_s, unexplained_s=left_s[1] - left_s[0])
