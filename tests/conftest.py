@@ -58,7 +58,8 @@ if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _NEEDED_BYTES:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 _COVERING = (
-    "tests/unit/",
+    "tests/unit/gate/",
+    "tests/unit/stats/",
     "tests/e2e/test_checking_packages.py",
     "tests/e2e/test_refused_requests.py",
     "tests/e2e/test_running_tasks.py",
@@ -69,7 +70,7 @@ _COVERING = (
     "tests/measuring/test_drifting_from_an_anchor.py",
     "tests/measuring/test_guarding_numerics_of_runs.py",
 )
-"""Tests whose coverage is measured: all others run nothing of `gate` and `stats` beside these, and longer if traced."""
+"""Tests whose coverage is measured: others run hardly anything of `gate` and `stats` beside, and longer if traced."""
 _TRACED = "COVERAGE_PROCESS_CONFIG"
 """What makes each Python process of a test measure its coverage, too."""
 
