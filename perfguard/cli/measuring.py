@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfguard.benchmarks.selection import select_from
 from perfguard.cli.diagnostics import Verbosity, reader_may_leave
 from perfguard.cli.options import command_line, load_policy
-from perfguard.cli.progress import make_progress
-from perfguard.cli.recording import recorder
-from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import ArmError, ExitCode, PerfguardError, UsageError
 from perfguard.records.facts import Fact, Severity
-from perfguard.records.plan import DEFAULT_GATE, GateSettings, Injection
-from perfguard.records.result import RunResult
-from perfguard.records.spec import Case
-from perfguard.runner.session import Request
-from perfguard.runner.suites import budget_of, load_catalog, selected_cases
+
+if TYPE_CHECKING:
+    from perfguard.records.plan import GateSettings, Injection
+    from perfguard.records.result import RunResult
+    from perfguard.records.spec import Case
+    from perfguard.runner.session import Request
 
 _LEAST = {Verbosity.QUIET: Severity.GRAVE, Verbosity.NORMAL: Severity.NOTABLE, Verbosity.VERBOSE: Severity.INFO}
 """Notes that matter less than this are left out of the table."""
@@ -32,9 +29,15 @@ def build_request(
     options: dict[str, Any],
     *,
     notes: tuple[Fact, ...] = (),
-    gate: GateSettings = DEFAULT_GATE,
+    gate: GateSettings | None = None,
 ) -> Request:
     """The request that a command's options describe."""
+    from perfguard.cli.progress import make_progress
+    from perfguard.cli.recording import recorder
+    from perfguard.records.plan import DEFAULT_GATE
+    from perfguard.runner.session import Request
+    from perfguard.runner.suites import budget_of, load_catalog, selected_cases
+
     catalog = load_catalog(loaded)
     patterns = tuple(options.get("patterns") or ())
     suite = loaded.config.suite
@@ -57,7 +60,7 @@ def build_request(
         patterns=patterns,
         # A catalogue's note is about a suite of the user's: of interest where that is measured.
         notes=(*notes, *(note for note in catalog.notes if note.values.get("tool") in tools)),
-        gate=gate,
+        gate=gate or DEFAULT_GATE,
         record=recorder(loaded),
     )
 
@@ -75,6 +78,9 @@ def with_slips(request: Request) -> Request:
 
 def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]:
     """Pairs of case id and injection from `PATTERN=+5%`."""
+    from perfguard.benchmarks.selection import select_from
+    from perfguard.records.plan import Injection
+
     pattern, equals, amount = text.rpartition("=")
     try:
         if not equals or not amount.endswith("%"):
@@ -121,6 +127,8 @@ def show(result: RunResult, options: dict[str, Any]) -> None:
 
 def _print(result: RunResult, output_format: str, verbosity: Verbosity) -> None:
     if output_format == "json":
+        from perfguard.codec import to_json
+
         click.echo(to_json(result, indent=1))
     elif output_format == "md":
         from perfguard.report.comment.markdown import render_markdown

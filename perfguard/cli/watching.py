@@ -17,7 +17,6 @@ from perfguard.cli.diagnostics import is_terminal
 from perfguard.cli.options import command_line, load
 from perfguard.errors import ExitCode, PerfguardError, UsageError
 from perfguard.records.case_names import short_names
-from perfguard.records.events import RunStarted
 
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
@@ -236,6 +235,7 @@ tui_option = click.option(
 
 
 def _printer(*, is_plain: bool) -> Callable[[LogLine], None]:
+    from perfguard.records.events import RunStarted
     from perfguard.report.event_lines import plain_line
 
     encoding = sys.stdout.encoding or "ascii"

@@ -9,7 +9,6 @@ from enum import Enum
 from itertools import groupby
 
 from perfguard.records.history import HistoryPoint
-from perfguard.stats.change_points import LEAST_POINTS, change_points
 
 
 class ChangeCause(str, Enum):
@@ -113,6 +112,8 @@ def change_points_of(points: Sequence[HistoryPoint], stated: Sequence[StatedChan
 
 
 def _changes(runs: Sequence[HistoryPoint]) -> Iterator[ChangePoint]:
+    from perfguard.stats.change_points import change_points  # brings SciPy
+
     for jump in change_points([math.log(run.median_s) for run in runs]):
         before, after = runs[jump.index - 1], runs[jump.index]
         yield ChangePoint(
@@ -137,6 +138,8 @@ def _is_noise(change: ChangePoint) -> bool:
 
 def _with_state(change: ChangePoint, points: Sequence[HistoryPoint], stated: Sequence[StatedChange]) -> ChangePoint:
     """The change with what was said of it last; its first run may have moved by less than a level's length since."""
+    from perfguard.stats.change_points import LEAST_POINTS
+
     if not stated:
         return change
     places = {point.run_id: place for place, point in enumerate(points)}

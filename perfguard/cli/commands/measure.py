@@ -12,11 +12,7 @@ from perfguard.cli.declaring import SectionedCommand, flag, section, together
 from perfguard.cli.diagnostics import reader_may_leave
 from perfguard.cli.measuring import build_request, judge, show
 from perfguard.cli.watching import tui_option
-from perfguard.codec import to_json
 from perfguard.errors import UsageError
-from perfguard.records.plan import FOR_BISECTION
-from perfguard.runner.arms.git import CommitRange
-from perfguard.runner.arms.resolve import parse_arm
 
 _COMPARE_EPILOG = f"""{shared.ARMS_HELP}  stored             the stored baseline of this machine (baseline only)
 For instance: --baseline git:main --candidate dir:.+env:OMP_NUM_THREADS=4
@@ -78,6 +74,7 @@ def run_command(**options: Any) -> None:
     The raw samples are pyperf files in the run's folder.
     """
     from perfguard.gate.stored.rounds import run_arm
+    from perfguard.runner.arms.resolve import parse_arm
     from perfguard.runner.scaling import Axes, spread_request
 
     arm = parse_arm(options["arm"])
@@ -143,8 +140,11 @@ def bisect_command(**options: Any) -> None:
     .perfguard/bisect/, so the same command continues where it ended.
     """
     from perfguard.cli.output import print_parts
+    from perfguard.codec import to_json
     from perfguard.gate.bisect import bisect
+    from perfguard.records.plan import FOR_BISECTION
     from perfguard.report.terminal.bisection import render_bisection, render_bisection_markdown
+    from perfguard.runner.arms.git import CommitRange
 
     if not options["patterns"]:
         raise UsageError("name the cases that became slower with --case; `perfguard list --cases` shows them all")
