@@ -71,7 +71,7 @@ def _runs(each: CaseOnMachine, last: int) -> RenderableType:
     for point in shown:
         mark = ", ".join(filter(None, (marks.get(point.run_id), _SIGNS.get(point.outcome or ""))))
         row = _row(point, low, high)
-        table.add_row(_day(point), _source(point), Number.of(format_seconds, point.median_s), row, mark)
+        table.add_row(_moment(point), _source(point), Number.of(format_seconds, point.median_s), row, mark)
     return table
 
 
@@ -123,6 +123,11 @@ def _source(point: HistoryPoint) -> str:
 
 def _day(point: HistoryPoint) -> str:
     return _date(point.t_wall)
+
+
+def _moment(point: HistoryPoint) -> str:
+    """Without its year, which stands in the title: several runs of a day are told apart."""
+    return time.strftime("%m-%d %H:%M", time.gmtime(point.t_wall))
 
 
 def _date(t_wall: float) -> str:
