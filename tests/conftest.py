@@ -357,3 +357,24 @@ def project_with_baseline(_recorded, tmp_path):
     """A project whose stored baseline of this machine is committed."""
     shutil.copytree(_recorded, tmp_path / "project")
     return project_in(tmp_path)
+
+
+@pytest.fixture
+def deep_folders():
+    """Makes a folder of folders in folders, deeper than Python recurses; removed in the end."""
+    made = []
+
+    def make(folder):
+        folder.mkdir(parents=True)
+        made.append(folder)
+        descriptor = os.open(folder, os.O_RDONLY)
+        for _ in range(1500):
+            os.mkdir("d", dir_fd=descriptor)
+            below = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        os.close(descriptor)
+
+    yield make
+    for folder in made:
+        subprocess.run(["rm", "-rf", "--", str(folder)], check=True)

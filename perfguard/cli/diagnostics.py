@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import select
 import sys
 import traceback
@@ -78,12 +79,19 @@ def run_and_exit(group: click.Group, arguments: list[str]) -> NoReturn:
         (corrected(error) if isinstance(error, click.UsageError) else error).show()
         code = error.exit_code
     except PerfguardError as error:
-        click.echo("perfguard: " + printable(str(error), keep="\n"), err=True)
+        # A stranger's text is no command to the runner of a workflow, which finds them at the beginning of a line.
+        click.echo("perfguard: " + re.sub(r"(?m)^(\s*):(?=:)", r"\1: ", printable(str(error), keep="\n")), err=True)
         code = error.exit_code
     except Exception as error:  # noqa: BLE001 - a defect of ours: say so, with what is needed to report it
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             click.echo("perfguard: the disk that the output goes to is full", err=True)
             sys.exit(int(ExitCode.INFRASTRUCTURE))
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            click.echo(f"perfguard: a name is too long: {printable(str(error.filename))[:80]}…", err=True)
+            sys.exit(int(ExitCode.USAGE))
+        if isinstance(error, UnicodeEncodeError):
+            click.echo("perfguard: an argument holds bytes that are no text; write names and values as UTF-8", err=True)
+            sys.exit(int(ExitCode.USAGE))
         traceback.print_exc()
         click.echo(
             f"perfguard: internal error ({type(error).__name__}); this is a defect of perfguard, please report the "

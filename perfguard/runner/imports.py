@@ -28,14 +28,40 @@ _AT_START = ("sitecustomize", "usercustomize")  # Python imports them by itself
 _NATIVE = (".so", ".pyd")
 _OPAQUE = frozenset(("cffi", "ctypes", "imp", "multiprocessing", "runpy", "subprocess"))
 """Modules by which code runs files that its text does not name as imports."""
-_MOST_BYTES = 4 << 20
+_MOST_BYTES = 256 << 10  # Of a file; a parser takes 700 times as much
+_MOST_BYTES_TOGETHER = 8 << 20  # Of all files of a suite, which a parser reads in a quarter of a minute
 
 
 class OpaqueSourceError(Exception):
     """What a file imports cannot be read from its text."""
 
 
-def importable_files(roots: Sequence[Path], target: str) -> frozenset[str]:
+class ImportReader:
+    """Reads what the files below some roots import, each file once and not more than a parser takes in a while."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self.roots = roots
+        self._left = _MOST_BYTES_TOGETHER
+        self._found: dict[Path, tuple[str, ...] | OpaqueSourceError] = {}
+
+    def names_in(self, path: Path, root: Path) -> tuple[str, ...]:
+        """Modules that a file may import, packages around them included. Raises OpaqueSourceError: nobody can tell."""
+        if path not in self._found:
+            try:
+                content = read_source(path, root)
+                self._left -= len(content)
+                if self._left < 0:
+                    raise OpaqueSourceError("the sources are larger than is read")
+                self._found[path] = tuple(_names_in(content, path, root))
+            except OpaqueSourceError as error:
+                self._found[path] = error
+        found = self._found[path]
+        if isinstance(found, OpaqueSourceError):
+            raise found
+        return found
+
+
+def importable_files(reader: ImportReader, target: str) -> frozenset[str]:
     """Files that a benchmark may import, itself included, by number of the root and path below it: `0:nets/model.py`.
 
     `target` is `package.module:name` or `path/file.py:name`, the latter below the first root. Imports within functions
@@ -45,6 +71,7 @@ def importable_files(roots: Sequence[Path], target: str) -> frozenset[str]:
         OpaqueSourceError: A file imports by other means than `import`, reads files, changes `sys.path`, is native or no
             Python.
     """
+    roots = reader.roots
     location, _, name = target.rpartition(":")
     if ":" in location or not name:
         raise OpaqueSourceError(f"{target} is of another tool's suite")
@@ -55,14 +82,13 @@ def importable_files(roots: Sequence[Path], target: str) -> frozenset[str]:
         root, path = waiting.pop()
         if (root, path) not in found:
             found.add((root, path))
-            waiting.extend(_files_of(roots, _names_in(path, roots[root])))
+            waiting.extend(_files_of(roots, reader.names_in(path, roots[root])))
     return frozenset(f"{root}:{path.relative_to(roots[root]).as_posix()}" for root, path in found)
 
 
-def _names_in(path: Path, root: Path) -> Iterator[str]:
-    """Modules that a file may import, packages around them included."""
+def _names_in(content: bytes, path: Path, root: Path) -> Iterator[str]:
     try:
-        tree = ast.parse(read_source(path, root))
+        tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise OpaqueSourceError(f"{path} cannot be read: {error}") from error
     package = path.relative_to(root).parts[:-1]

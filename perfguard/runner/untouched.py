@@ -15,7 +15,7 @@ from perfguard.records.spec import Case
 from perfguard.runner.arms import git
 from perfguard.runner.arms.attestation import only_texts
 from perfguard.runner.arms.resolve import clean_workshop, source_tree
-from perfguard.runner.imports import OpaqueSourceError, importable_files, read_source
+from perfguard.runner.imports import ImportReader, OpaqueSourceError, importable_files, read_source
 from perfguard.runner.session import Session
 
 _SEEN_TO_BE_READ = (".py", ".toml", ".cfg", ".ini")
@@ -59,10 +59,11 @@ def proven_by_imports(
         roots = {role: _roots(arms[role], project, workshop / name) for role, name in _PLACES.items()}
         if _top_level(roots[Arm.CANDIDATE]) - _top_level(roots[Arm.BASELINE]):
             return  # it may stand before an installed module of that name
+        readers = {role: ImportReader(places) for role, places in roots.items()}
         found: dict[str, tuple[frozenset[tuple[str, bytes]], ...]] = {}
         for case in cases:
             with contextlib.suppress(OpaqueSourceError):
-                found[case.id] = tuple(_sources(roots[role], case.target) for role in _PLACES)
+                found[case.id] = tuple(_sources(readers[role], case.target) for role in _PLACES)
     except ArmError:
         return
     finally:
@@ -105,10 +106,10 @@ def _top_level(roots: Iterable[Path]) -> set[str]:
     return files | {path.parent.name for root in roots for path in root.glob("*/__init__.py")}
 
 
-def _sources(roots: Sequence[Path], target: str) -> frozenset[tuple[str, bytes]]:
+def _sources(reader: ImportReader, target: str) -> frozenset[tuple[str, bytes]]:
     """Path and content of each file that a case may import."""
-    parts = (name.partition(":") for name in importable_files(roots, target))
-    found = ((root, path, roots[int(root)]) for root, _, path in parts)
+    parts = (name.partition(":") for name in importable_files(reader, target))
+    found = ((root, path, reader.roots[int(root)]) for root, _, path in parts)
     return frozenset((f"{number}:{path}", read_source(root / path, root)) for number, path, root in found)
 
 

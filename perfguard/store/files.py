@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,6 +44,14 @@ def load_json(path: Path, kind: type[T], *, schema: int, if_corrupt: str, if_for
     if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= schema:
         raise StoreError(f"{path} has schema {found!r}, this perfguard reads {schema}; {if_foreign}")
     return from_builtins(upgraded(data, kind), kind, source=str(path))
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file, a link or a folder with all that is in it; what cannot be removed stays.
+
+    By `rm`: `shutil.rmtree` ends in folders that a stranger nested deeper than Python recurses.
+    """
+    subprocess.run(["rm", "-rf", "--", str(path)], capture_output=True, check=False)
 
 
 def write_whole(path: Path, content: bytes) -> None:

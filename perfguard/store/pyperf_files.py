@@ -18,14 +18,14 @@ PRIVATE_METADATA = (
 """Left out of what is committed: names of hosts and places, and what changes with every run and means nothing."""
 
 REMEDY = "restore it from git, or run `perfguard baseline update`"
-_BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError)
+_BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError)
 """What pyperf raises on a file that it did not write, or not to its end."""
 
 
 def join_suites(paths: Iterable[Path], *, skipped: Callable[[str], None]) -> Any | None:
     """One pyperf suite with the runs of all files; None where no file holds any.
 
-    A file that a killed worker left half written is skipped, and said so.
+    A file that a killed worker left half written is skipped, and said so; files that do not fit together all are.
     """
     import pyperf
 
@@ -38,7 +38,11 @@ def join_suites(paths: Iterable[Path], *, skipped: Callable[[str], None]) -> Any
             continue
         for benchmark in suite.get_benchmarks():
             runs.setdefault(benchmark.get_name(), []).extend(benchmark.get_runs())
-    return suite_from_runs(runs) if runs else None
+    try:
+        return suite_from_runs(runs) if runs else None
+    except _BROKEN as error:
+        skipped(f"the pyperf files do not fit together and were left out ({error})")
+        return None
 
 
 def suite_from_runs(runs: dict[str, list[Any]]) -> Any:

@@ -33,3 +33,12 @@ def test_a_working_directory_that_is_gone_gives_a_sentence(project, tmp_path):
     assert done.returncode == 2
     assert "the working directory is gone" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_names_that_no_file_can_have_give_a_sentence(project):
+    for arguments in (("show", "x" * 300), ("compare", "--baseline", "dir:" + "a" * 5000)):
+        done = project.run(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "a name is too long" in done.stderr
+    done = project.run("compare", "--baseline", "env:A=\udcff")
+    assert (done.returncode, "no text" in done.stderr, "Traceback" in done.stderr) == (2, True, False)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 
-from perfguard.errors import ArmError
+from perfguard.codec import from_builtins
+from perfguard.errors import ArmError, StoreError
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ResolvedArm
 from perfguard.records.protocol import Message
@@ -30,6 +31,33 @@ class Attested:
     torch_file: str | None  # Where torch was imported from
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Imported:
+    """A module that did not come from where it should."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hashed:
+    """An imported file of the tree."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Report:
+    """What a worker says of the code that it imported."""
+
+    modules: tuple[_Hashed, ...]
+    distributions: tuple[str, ...]  # `name==version`
+    foreign: tuple[_Imported, ...]  # From the other arm's tree
+    shadowed: tuple[_Imported, ...]  # From elsewhere, though the tree has it
+    torch_file: str | None = None
+
+
 def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
     """The arm's identity from its worker's report.
 
@@ -38,15 +66,16 @@ def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
             none.
     """
     try:
-        for module in report["foreign"]:
+        said = from_builtins(report, _Report, source="it")
+        for module in said.foreign:
             raise ArmError(
-                f"the {arm.role.value} imported {module['name']!r} from the other arm's tree ({module['path']}); an "
+                f"the {arm.role.value} imported {module.name!r} from the other arm's tree ({module.path!r}); an "
                 "editable install or a PYTHONPATH of the interpreter points there: give each arm its own environment "
                 "(setup command)"
             )
-        for module in report["shadowed"]:
+        for module in said.shadowed:
             raise ArmError(
-                f"the {arm.role.value} imported {module['name']!r} from {module['path']}, not from its own tree "
+                f"the {arm.role.value} imported {module.name!r} from {module.path!r}, not from its own tree "
                 f"{arm.spec.text!r}: both arms would run that copy; uninstall it, or give git arms a setup command "
                 "(--setup 'pip install .')"
             )
@@ -54,13 +83,13 @@ def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
             text=arm.spec.text,
             source_id=arm.source_id,
             interpreter=ready["interpreter"]["executable"],
-            code=tuple(sorted((m["path"], m["sha256"]) for m in report["modules"])),
-            distributions=tuple(report["distributions"]),
+            code=tuple(sorted((module.path, module.sha256) for module in said.modules)),
+            distributions=said.distributions,
             environment=arm.spec.environment,
             parameters=arm.spec.parameters,
-            torch_file=report.get("torch_file"),
+            torch_file=said.torch_file,
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, StoreError) as error:
         raise ArmError(
             f"what the worker of the {arm.role.value} says of its code is not of the form that it has "
             f"({type(error).__name__}: {error}); does code of a benchmark change perfguard's own?"

@@ -22,6 +22,7 @@ from perfguard.runner.arms.environment import apply_overrides, base_environment
 from perfguard.runner.arms.venvs import ENVIRONMENTS, environment_for_tree, ready_environment
 from perfguard.runner.process.launching import build_bundle, compile_bundle, launched
 from perfguard.runner.process.sandboxing import interpreter_of
+from perfguard.store.files import remove_tree
 
 _KINDS = ("git", "dir", "python", "env", "set", "stack")
 _SPLIT = re.compile(r"\+(?=(?:" + "|".join(_KINDS) + r"):)")
@@ -189,7 +190,7 @@ def clean_workshop(workshop: Path, project: Path) -> None:
                 tree.unlink()
             elif tree.exists() and repository is not None:
                 git.remove_worktree(repository, tree)
-    shutil.rmtree(workshop, ignore_errors=True)
+    remove_tree(workshop)
     if repository is not None:
         git.run_git(repository, "worktree", "prune")  # those whose `.git` code of the arm has replaced
 

@@ -18,6 +18,7 @@ from perfguard.records.plan import Sandbox
 from perfguard.runner.arms.credentials import without_secrets
 from perfguard.runner.process.launching import launched, run_captured
 from perfguard.runner.process.sandboxing import Holder, holder, interpreter_of
+from perfguard.store.files import remove_tree
 
 ENVIRONMENTS = ".perfguard/envs"  # Below a project: those that its set-up command made
 _STEP_TIMEOUT_S = 3600.0
@@ -182,7 +183,7 @@ def environment_for_tree(
     done = home / "perfguard-ready"
     if done.is_file() and python.exists():
         return python
-    shutil.rmtree(home, ignore_errors=True)
+    remove_tree(home)
     home.mkdir(parents=True)
     base = shutil.which(base_interpreter) or base_interpreter
     if sandbox is not None:
@@ -191,8 +192,8 @@ def environment_for_tree(
         sandbox = replace(sandbox, readable=readable, writable=(*sandbox.writable, str(home)))
     _run([base, "-m", "venv", str(home)], "the venv cannot be made", tree, None, sandbox)
     _run(["/bin/sh", "-c", command], f"the set-up command {command!r} failed", tree, home, sandbox)
-    # The command may have put a link there, which leads anywhere.
-    done.unlink(missing_ok=True)
+    # The command may have put a link there, which leads anywhere, or a folder.
+    remove_tree(done)
     with done.open("x", encoding="utf-8") as file:
         file.write(f"{source_id}\n{command}\n")
     return python

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +28,7 @@ _UNTIMED_CALLS = 3  # Calls of each instance in a block outside any sample: one 
 _INSTANCE_BUDGET_S = 0.25  # Seconds that each arm may spend on further instances of a case, in every block
 _ROOM = 1.25  # A recommended budget holds so many times what is needed: what a block takes is an estimate
 _LAST_SAMPLES = 3  # Of pyperf's calibration, the longest ones; one alone may have been disturbed
+_MOST_CALIBRATING = 200  # Samples: pyperf doubles the iterations of a sample until one is long enough, which takes 30
 _MAX_RESTARTS = 8  # Each case that takes its worker down costs one restart
 
 
@@ -144,7 +146,7 @@ def _calibrate_cases(
             if prepared.instance_s is not None:
                 report.instance_s[case.id] = prepared.instance_s
             if known is None:
-                known = _iteration_s(worker, case)
+                known = _iteration_s(worker, case, calibration.settings)
             if known is not None:
                 report.iteration_s[case.id] = known
         except CaseRefused as refused:
@@ -154,11 +156,18 @@ def _calibrate_cases(
             )
 
 
-def _iteration_s(worker: ArmWorker, case: Case) -> float | None:
-    """Seconds of one iteration, by pyperf's own calibration; None where it timed nothing."""
+def _iteration_s(worker: ArmWorker, case: Case, settings: MeasureSettings) -> float | None:
+    """Seconds of one iteration, by pyperf's own calibration; None where it timed nothing.
+
+    Raises:
+        WorkerFailure: It does not come to an end, as where code of the arm answers instead of pyperf.
+    """
     worker.open(case, inner_loops=1, spin_s=0.0, calibrates=True)
-    times_s = []
+    times_s: list[float] = []
+    until = time.monotonic() + settings.setup_timeout_s
     while worker.is_waiting:
+        if len(times_s) == _MOST_CALIBRATING or time.monotonic() > until:
+            raise WorkerFailure(f"the worker is still calibrating {case.id} after {len(times_s)} samples")
         times_s.append(worker.sample(block=0, case_id=case.id).value_s)
     return statistics.median(times_s[-_LAST_SAMPLES:]) if times_s else None
 
@@ -187,14 +196,23 @@ def plan_cases(
         times = [r.iteration_s[case.id] for r in reports if case.id in r.iteration_s]
         if len(times) < len(reports):
             continue
-        # Between the arms: where one is forty times slower, the other's loops would make its samples endless.
-        iteration_s, inner_loops = times[0], max(1, math.ceil(settings.sample_s / statistics.geometric_mean(times)))
+        iteration_s, inner_loops = times[0], _inner_loops(times, settings.sample_s)
         instances, spin_s = _instances(case.id, reports, settings), _spin(injected.get(case.id), iteration_s)
         plans.append(
             CasePlan(case=case, inner_loops=inner_loops, iteration_s=iteration_s, instances=instances, spin_s=spin_s)
         )
         emit(CaseCalibrated(case_id=case.id, inner_loops=inner_loops, iteration_s=iteration_s))
     return tuple(plans)
+
+
+def _inner_loops(times_s: Sequence[float], sample_s: float) -> int:
+    """Iterations of a sample: `sample_s` between the arms, and half of that at least in the first, the baseline.
+
+    Where one arm is forty times slower, the other's loops would make its samples endless. But a candidate that is slow
+    only while it is calibrated must not make samples so short that what it hides in them is below any limit.
+    """
+    between, least = sample_s / statistics.geometric_mean(times_s), 0.5 * sample_s / times_s[0]
+    return max(1, math.ceil(max(between, least)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

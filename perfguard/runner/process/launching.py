@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import perfguard
 from perfguard.errors import MeasurementError
@@ -37,6 +38,7 @@ _UNDER_TEST = (
 _OLDER_FOLDERS = {"kernels": "ops", "models": "networks"}  # Of `benchmarks`, by their names before 0.2
 _OLDER_PACKAGES = ("ops", "steps")  # Modules of `benchmarks` that were packages of modules before 0.2
 _COMPILE_TIMEOUT_S = 120.0
+_MOST_KEPT_BYTES = 16 << 20  # Of what a command prints
 
 
 def launched(
@@ -76,7 +78,8 @@ def run_captured(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command and keep what it prints, in files: a pipe is at its end only when everything that holds it is.
 
-    With `ends_what_it_started` what it leaves running in its process group is killed.
+    Of more than 16 MiB the last ones are kept. With `ends_what_it_started` what it leaves running in its process group
+    is killed.
 
     Raises:
         OSError: It cannot be started.
@@ -100,10 +103,13 @@ def run_captured(
                     os.killpg(process.pid, signal.SIGKILL)
             process.kill()  # does nothing to one that has ended
             process.wait()
-        out.seek(0)
-        errors.seek(0)
-        printed, problems = (file.read().decode(errors="replace") for file in (out, errors))
+        printed, problems = map(_last_of, (out, errors))
         return subprocess.CompletedProcess(arguments, returncode, stdout=printed, stderr=problems)
+
+
+def _last_of(file: IO[bytes]) -> str:
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_KEPT_BYTES))
+    return file.read().decode(errors="replace")
 
 
 def build_bundle(destination: Path, *, tree: Path | None) -> tuple[Path, ...]:
@@ -140,7 +146,7 @@ def build_bundle(destination: Path, *, tree: Path | None) -> tuple[Path, ...]:
             raise MeasurementError("pyperf is not installed beside perfguard; reinstall perfguard")
         _copy_compiled(Path(spec.origin).parent, destination / "pyperf")
         shutil.copy2(package / "worker" / START_SCRIPT, destination / START_SCRIPT)
-    except OSError as error:
+    except (OSError, RecursionError) as error:  # folders in folders without an end
         raise MeasurementError(f"the worker bundle cannot be written to {destination}: {error}") from error
     return tuple(target / name for name in own)
 
@@ -158,8 +164,9 @@ def compile_bundle(destination: Path, interpreter: str, *, sandbox: Sandbox | No
 
 
 def is_perfguard_checkout(tree: Path) -> bool:
-    """Whether a source tree is perfguard's own repository."""
-    return (tree / "perfguard" / "benchmarks" / "catalog.py").is_file()
+    """Whether a source tree is perfguard's own repository; one behind a link is not of the tree."""
+    package = tree / "perfguard"
+    return (package / "benchmarks" / "catalog.py").is_file() and not package.is_symlink()
 
 
 def _adapt_older_checkout(target: Path) -> None:

@@ -56,12 +56,12 @@ def test_what_an_arm_ran_is_recorded():
 
 
 def test_code_of_the_other_arm_is_refused():
-    with pytest.raises(ArmError, match=r"the baseline imported 'work' from the other arm's tree \(work.py\)"):
+    with pytest.raises(ArmError, match=r"the baseline imported 'work' from the other arm's tree \('work.py'\)"):
         attested(arm(), READY, report(foreign=[{"name": "work", "path": "work.py", "sha256": "1"}]))
 
 
 def test_an_installed_copy_of_the_trees_code_is_refused():
-    with pytest.raises(ArmError, match="imported 'work' from /site/work.py, not from its own tree 'git:main'"):
+    with pytest.raises(ArmError, match="imported 'work' from '/site/work.py', not from its own tree 'git:main'"):
         attested(arm(), READY, report(shadowed=[{"name": "work", "path": "/site/work.py"}]))
 
 
@@ -175,3 +175,25 @@ def test_an_interpreter_that_lives_in_the_tree_is_not_its_source(tree, monkeypat
     monkeypatch.setitem(sys.modules, "attested_stdlib", type(sys)("attested_stdlib"))
     sys.modules["attested_stdlib"].__file__ = str(path)
     assert names(attest([str(tree)], [])["modules"]) == ["attested_work"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"modules": [{"path": 1, "sha256": 2}]},
+        {"modules": [{"path": {}, "sha256": []}]},
+        {"distributions": [1, {}]},
+        {"foreign": 5},
+        {"shadowed": [["a"]]},
+        {"torch_file": 1.5},
+    ],
+)
+def test_what_a_worker_says_in_another_form_is_refused_in_a_sentence(wrong):
+    with pytest.raises(ArmError, match="not of the form that it has"):
+        attested(arm(), READY, report(**wrong))
+
+
+def test_a_path_that_a_worker_makes_up_stays_on_its_line():
+    with pytest.raises(ArmError) as refused:
+        attested(arm(), READY, report(shadowed=[{"name": "work", "path": "\n::error::y"}]))
+    assert "\n" not in str(refused.value)

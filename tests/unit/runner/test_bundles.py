@@ -99,3 +99,21 @@ def test_a_bundle_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(MeasurementError, match="the worker bundle cannot be written to"):
         build_bundle(tmp_path / "file" / "lib", tree=None)
+
+
+def test_a_checkout_behind_a_link_is_not_the_trees(tmp_path):
+    (tmp_path / "private" / "benchmarks").mkdir(parents=True)
+    (tmp_path / "private" / "benchmarks" / "catalog.py").touch()
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "perfguard").symlink_to(tmp_path / "private")
+    assert not is_perfguard_checkout(tmp_path / "tree")
+    assert build_bundle(tmp_path / "lib", tree=tmp_path / "tree") == ()
+
+
+def test_a_tree_of_folders_without_an_end_is_refused_in_a_sentence(tmp_path, deep_folders):
+    benchmarks = tmp_path / "tree" / "perfguard" / "benchmarks"
+    benchmarks.mkdir(parents=True)
+    (benchmarks / "catalog.py").touch()
+    deep_folders(tmp_path / "tree" / "perfguard" / "kernels")
+    with pytest.raises(MeasurementError, match="cannot be written"):
+        build_bundle(tmp_path / "lib", tree=tmp_path / "tree")

@@ -56,3 +56,9 @@ def test_what_hangs_is_killed(tmp_path):
 def test_a_command_that_is_none_is_an_error_of_the_system(tmp_path):
     with pytest.raises(OSError, match="No such file"):
         run_captured(["/no/such/program"], directory=tmp_path, environment={}, timeout_s=1.0)
+
+
+def test_of_a_flood_the_end_is_kept(tmp_path):
+    done = run(tmp_path, "import sys; sys.stdout.write('x' * (17 << 20)); print('last words')")
+    assert len(done.stdout) == 16 << 20
+    assert done.stdout.endswith("last words\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.runner.imports import OpaqueSourceError, importable_files
+from perfguard.runner.imports import ImportReader, OpaqueSourceError, importable_files
 
 TREE = {
     "bench.py": "import nets.model\nfrom nets import helpers as other\n\n\ndef work():\n    import late\n",
@@ -38,11 +38,11 @@ def names(found):
 
 
 def test_all_that_imports_lead_to_is_found_wherever_they_stand(tree):
-    assert names(importable_files(tree(), "bench.py:work")) == TREE.keys() - {"nets/unused.py"}
+    assert names(importable_files(ImportReader(tree()), "bench.py:work")) == TREE.keys() - {"nets/unused.py"}
 
 
 def test_a_module_brings_the_packages_around_it(tree):
-    assert names(importable_files(tree(), "nets.deep.inner:work")) == {
+    assert names(importable_files(ImportReader(tree()), "nets.deep.inner:work")) == {
         "nets/__init__.py",
         "nets/deep/__init__.py",
         "nets/deep/inner.py",
@@ -51,7 +51,7 @@ def test_a_module_brings_the_packages_around_it(tree):
 
 
 def test_a_file_that_takes_the_place_of_an_installed_module_counts(tree):
-    assert "torch.py" in names(importable_files(tree(**{"torch.py": ""}), "bench.py:work"))
+    assert "torch.py" in names(importable_files(ImportReader(tree(**{"torch.py": ""})), "bench.py:work"))
 
 
 def test_a_star_brings_modules_and_packages(tree):
@@ -59,7 +59,7 @@ def test_a_star_brings_modules_and_packages(tree):
     for name in ("more", "extra"):
         (roots[0] / "nets" / "deep" / name).mkdir()
         (roots[0] / "nets" / "deep" / name / "__init__.py").touch()
-    found = names(importable_files(roots, "star.py:work"))
+    found = names(importable_files(ImportReader(roots), "star.py:work"))
     assert {"nets/deep/inner.py", "nets/deep/more/__init__.py", "nets/deep/extra/__init__.py"} <= found
 
 
@@ -68,16 +68,18 @@ def test_a_star_brings_modules_and_packages(tree):
 )
 def test_another_name_hides_no_dynamic_import(tree, text):
     with pytest.raises(OpaqueSourceError, match="uses"):
-        importable_files(tree(**{"late.py": text}), "bench.py:work")
+        importable_files(ImportReader(tree(**{"late.py": text})), "bench.py:work")
 
 
 def test_native_code_under_a_star_is_opaque(tree):
     with pytest.raises(OpaqueSourceError, match="native"):
-        importable_files(tree(**{"star.py": "from nets import *\n", "nets/fast.so": ""}), "star.py:work")
+        importable_files(ImportReader(tree(**{"star.py": "from nets import *\n", "nets/fast.so": ""})), "star.py:work")
 
 
 def test_what_python_imports_by_itself_counts(tree):
-    assert "sitecustomize.py" in names(importable_files(tree(**{"sitecustomize.py": ""}), "bench.py:work"))
+    assert "sitecustomize.py" in names(
+        importable_files(ImportReader(tree(**{"sitecustomize.py": ""})), "bench.py:work")
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,14 +99,23 @@ def test_what_python_imports_by_itself_counts(tree):
 )
 def test_what_is_imported_by_other_means_cannot_be_told(tree, text):
     with pytest.raises(OpaqueSourceError):
-        importable_files(tree(nets__base=text, **{"nets/base.py": text}), "bench.py:work")
+        importable_files(ImportReader(tree(nets__base=text, **{"nets/base.py": text})), "bench.py:work")
 
 
 def test_native_code_cannot_be_told(tree):
     with pytest.raises(OpaqueSourceError):
-        importable_files(tree(**{"nets/base.cpython-311-x86_64-linux-gnu.so": ""}), "bench.py:work")
+        importable_files(ImportReader(tree(**{"nets/base.cpython-311-x86_64-linux-gnu.so": ""})), "bench.py:work")
 
 
 def test_suites_of_other_tools_cannot_be_told(tree):
     with pytest.raises(OpaqueSourceError):
-        importable_files(tree(), "asv:benchmarks:time_it")
+        importable_files(ImportReader(tree()), "asv:benchmarks:time_it")
+
+
+def test_sources_larger_than_a_parser_reads_in_a_while_are_not_read(tree):
+    large = {f"big{number}.py": f"x = [{'a,' * 100_000}]\n" for number in range(48)}
+    reader = ImportReader(tree(**large, **{"all.py": "".join(f"import big{number}\n" for number in range(48))}))
+    with pytest.raises(OpaqueSourceError, match="larger than is read"):
+        importable_files(reader, "all.py:work")
+    with pytest.raises(OpaqueSourceError, match="no plain file"):
+        importable_files(ImportReader(tree(**{"huge.py": "x = 1\n" * 50_000})), "huge.py:work")

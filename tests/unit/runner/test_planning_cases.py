@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,10 @@ from perfguard.records.facts import fact
 from perfguard.records.plan import Injection, MeasureSettings
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
+from perfguard.runner.blocks import calibrate
 from perfguard.runner.blocks.calibrate import ArmReport, BlockCost, block_cost, budget_shortage, fit_samples, plan_cases
 from perfguard.runner.blocks.measure import BLOCKS_OF_A_HASH_SEED
+from perfguard.runner.process.worker_process import WorkerFailure
 
 CASES = tuple(Case(benchmark=name, target=f"bench:{name}") for name in ("x", "y"))
 
@@ -159,3 +162,23 @@ def test_without_an_injection_nothing_spins():
     report = ArmReport(iteration_s={"x": 0.1, "y": 0.1})
     plans, _ = plan(report, report, injections=[("x", Injection(pattern="x", effect_ratio=0.5))])
     assert plans[1].spin_s == (0.0, 0.0)
+
+
+def test_a_candidate_that_is_slow_while_it_is_calibrated_cannot_make_the_baselines_samples_short():
+    """Between 1.5 ms and 400 ms, 50 ms would take two iterations, 3 ms in the baseline: too short for any limit."""
+    plans, _ = plan(ArmReport(iteration_s={"x": 0.0015, "y": 0.1}), ArmReport(iteration_s={"x": 0.4, "y": 0.1}))
+    assert plans[0].inner_loops == 17
+
+
+def test_a_calibration_that_does_not_end_is_broken_off():
+    class Endless:
+        is_waiting = True
+
+        def open(self, *arguments, **options):
+            pass
+
+        def sample(self, **place):
+            return SimpleNamespace(value_s=0.001)
+
+    with pytest.raises(WorkerFailure, match="still calibrating x after 200 samples"):
+        calibrate._iteration_s(Endless(), CASES[0], MeasureSettings())

@@ -6,7 +6,7 @@ import pyperf
 import pytest
 
 from perfguard.errors import StoreError
-from perfguard.store.files import write_text
+from perfguard.store.files import remove_tree, write_text
 from perfguard.store.pyperf_files import PRIVATE_METADATA, join_suites, read_suite, write_suite
 
 
@@ -30,7 +30,9 @@ def test_the_runs_of_all_files_are_joined_by_name(tmp_path):
     assert {found.get_name(): found.get_values() for found in joined.get_benchmarks()} == {"x": (1.0, 2.0), "y": (1.0,)}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"benchmarks": [{}], "version": "1.0"}', "\0\0"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "{}", "[" * 200_000, '{"benchmarks": [{}], "version": "1.0"}', "\0\0"]
+)
 def test_a_file_that_a_killed_worker_left_is_skipped_and_said_so(tmp_path, text):
     good, bad = dumped(tmp_path / "1.json", "x"), tmp_path / "2.json"
     bad.write_text(text)
@@ -87,3 +89,16 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         write_text(tmp_path / "x.txt", "\ud800")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x.txt", "first")]
+
+
+def test_files_that_do_not_fit_together_are_left_out_and_said_so(tmp_path):
+    said = []
+    paths = [dumped(tmp_path / "1.json", "x", unit="byte", value=5), dumped(tmp_path / "2.json", "x", unit="second")]
+    assert join_suites(paths, skipped=said.append) is None
+    assert len(said) == 1
+
+
+def test_a_folder_is_removed_however_deep_it_is(tmp_path, deep_folders):
+    deep_folders(tmp_path / "deep")
+    remove_tree(tmp_path / "deep")
+    assert not (tmp_path / "deep").exists()
