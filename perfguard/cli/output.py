@@ -77,5 +77,5 @@ def print_checks(checks: Sequence[CheckResult]) -> None:
             if check.fix:
                 parts.append(Text(f"{indent}fix: {describe(check.fix)}"))
     bad = sum(check.status in (CheckStatus.WARN, CheckStatus.FAIL) for check in checks)
-    parts.append(f"{len(checks)} checks, {f'{bad} need attention' if bad else 'nothing to do'}")
+    parts.append(f"{len(checks)} checks, {f'{bad} to look at' if bad else 'nothing to do'}")
     print_parts(lambda _: parts)

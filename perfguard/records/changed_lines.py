@@ -33,17 +33,18 @@ class ChangedLines:
         known = [path] if path in inside else [each for each in inside if each.endswith(f"/{path}")]
         return f"{known[0]}:{line}" if known else None
 
-    def only_line(self, words: Iterable[str] = ()) -> str | None:
-        """The line of the one statement that has one of the words, or else of the one that was changed at all.
+    def line_with(self, words: Iterable[str] = ()) -> str | None:
+        """The line of the first statement that has one of the words, or else of the one that was changed at all.
 
-        None where there are several, or other files changed as well: then nothing says which change acts on the step
-        from outside it.
+        None where such statements are in several files, or several changed and none has a word: then nothing says which
+        change acts on the step from outside it.
         """
         words = tuple(words)
         telling = [each for each in self.statements if any(word in each.text for word in words)]
-        for found in (telling, self.statements if self.is_complete else ()):
-            if len(found) == 1:
-                return f"{found[0].path}:{found[0].first}"
+        if len({each.path for each in telling}) == 1:
+            return f"{telling[0].path}:{telling[0].first}"
+        if self.is_complete and len(self.statements) == 1:
+            return f"{self.statements[0].path}:{self.statements[0].first}"
         return None
 
     def by_path(self) -> Mapping[str, list[list[int]]]:

@@ -22,7 +22,12 @@ from perfguard.records.facts import Fact, Value, fact
 from perfguard.records.steps.ops import ChangeClass, StepPhase
 
 _DOMINANT = 0.8  # Part of a cause's difference from which one module, or one op, speaks for all of it
-_OPTIMIZER_WORDS = frozenset({"optim", "fused", "foreach"})  # What a line says that makes an optimizer
+_WORDS = {
+    CauseKind.OPTIMIZER: frozenset({"optim", "fused", "foreach"}),
+    CauseKind.LAYOUT: frozenset({"memory_format", "channels_last", "contiguous", "permute", "to_mkldnn"}),
+    CauseKind.DTYPE: frozenset({"dtype", "bfloat16", "autocast", "float16", "float32", "double", "half"}),
+}
+"""What a line says that makes an optimizer, or gives tensors their layout or dtype before the step."""
 _FUSED = "_fused_"  # How the op of an optimizer begins that updates all parameters at once
 _COUNTED = 0.25
 """Ops are counted that have at least this part of the longest one's time: not wrappers, nor allocations for it."""
@@ -57,8 +62,8 @@ def _line(diff: OpDiff, cause: Cause, changed: ChangedLines) -> str | None:
     there = [column for column in (*origin, *cause.columns) if diff.ops.candidate_calls[column] > 0]
     inside = next(filter(None, (changed.place_of(diff.ops.sources[column] or "") for column in there)), None)
     if inside is None:
-        words = _OPTIMIZER_WORDS | {cause.lost, cause.gained} if cause.kind is CauseKind.OPTIMIZER else ()
-        inside = changed.only_line(filter(None, words))
+        words = _WORDS[cause.kind] | {cause.lost, cause.gained} if cause.kind in _WORDS else ()
+        inside = changed.line_with(filter(None, words))
     return inside or next(iter(sources), None)
 
 

@@ -185,9 +185,10 @@ def _what_to_do(result: RunResult, context: CommentContext) -> list[str]:
         commands += ["# measure it again", context.reproduce]
         if worst is not None:
             commands += ["# compare its ops", f"{context.reproduce} --ops -c '{worst.case_id}'"]
-    commands += _acceptance(red)
-    heading = "Measure it again, or accept it" if red else "Measure it again"
-    parts = [fold(heading, code_block(commands, "sh"))] if commands else []
+    accepting = _acceptance(red)
+    heading = " or ".join([*(["measure it again"] if commands else []), *(["accept it"] if accepting else [])])
+    commands += accepting
+    parts = [fold(heading.capitalize(), code_block(commands, "sh"))] if commands else []
     if red and context.accept_label and context.accepted_by is None:
         parts.append(f"To let it through as it is, set the label {code_of(context.accept_label)}.")
     if context.report_url:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _STYLES = {Severity.GRAVE: "bold red", Severity.NOTABLE: "yellow", Severity.INFO: "cyan"}
 _LABEL_WIDTH = 8
-COMMAND = "run"  # Label of what is typed
+COMMAND = "then"  # Label of what is typed once the advice is followed
 
 
 def render_findings(findings: Sequence[Finding]) -> list[RenderableType]:

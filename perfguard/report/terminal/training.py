@@ -151,7 +151,7 @@ def _epochs(found: Training) -> RenderableType:
                 *(f"{epoch.batches[name]:,}" if name in epoch.batches else "-" for name in groups),
             )
         )
-    heads = [*(f">updates of {name}" for name in groups), *(f">batch of {name}" for name in groups)]
+    heads = [*(f">updates\n{name}" for name in groups), *(f">batch\n{name}" for name in groups)]
     return plain_table(">epoch", ">loss", ">training", *heads, rows=rows)
 
 

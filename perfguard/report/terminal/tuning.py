@@ -176,6 +176,8 @@ def conclusion_of(found: Tuning) -> str:
     if found.outcome is TuningOutcome.REFUSED:
         return f"{helped} together compute something else than the reference; --toggles leaves some of them out"
     later = "" if found.outcome is TuningOutcome.DONE else f"; {_unfinished(found)}"
+    if not found.recipe and not found.trials and found.inapplicable:
+        return "nothing could be tried: no toggle is a parameter of this case; add such parameters, or tune a script"
     if not found.recipe:
         return f"nothing helped{later}"
     return f"{helped}{_final(found.final)}{later}"

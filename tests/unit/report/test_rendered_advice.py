@@ -60,7 +60,7 @@ def test_advice_stands_below_the_ops_that_it_is_about():
     places = [lines.index(f"ops of {short_names([CASE])[CASE]}"), lines.index(HEADING)]
     (heading,) = [number for number, line in enumerate(lines) if "[unfused-optimizer]" in line]
     assert [*places, heading] == sorted([*places, heading])
-    for label in ("seen", "where", "gain", "try", "run"):
+    for label in ("seen", "where", "gain", "try", "then"):
         assert any(line.startswith(f"  {label}") for line in lines[heading:]), label
 
 
@@ -73,7 +73,7 @@ def test_markdown_names_the_case_and_gives_the_command_as_code():
     text = render_markdown(result(attributions=(comparison(),), findings={CASE: FINDINGS}))
     name = short_names([CASE])[CASE]
     assert f"Advice on what the candidate does in `{name}` and the baseline does not:\n\n- **notable**" in text
-    assert "  - run: `perfguard compare" in text
+    assert "  - then: `perfguard compare" in text
 
 
 @pytest.mark.parametrize("render", [terminal_text, render_markdown])

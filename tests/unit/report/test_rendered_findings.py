@@ -62,7 +62,7 @@ def test_everything_that_is_known_is_a_row():
         ("where", "Adam (train.py:88)"),
         ("gain", gain_of(FINDING)),
         ("try", change_of(FINDING)),
-        ("run", "perfguard compare --case 'step[a=1,b_c=*]'"),
+        ("then", "perfguard compare --case 'step[a=1,b_c=*]'"),
     ]
 
 
@@ -99,7 +99,7 @@ def test_a_finding_of_schema_1_keeps_its_texts():
         "  since   Adam: fused → 62 small mul_",
         "  gain    732 → 717 ms a step (a paper)",
         "  try     fused=True",
-        "  run     perfguard compare",
+        "  then    perfguard compare",
     ]
 
 
@@ -128,5 +128,5 @@ def test_markdown_lists_them_with_the_command_as_code():
     assert lines[0].startswith("- **notable**: ")
     assert lines[0].endswith(" (6 % of the step) \\[unfused-optimizer\\]")
     assert "mul\\_, add\\_" in lines[1]
-    assert lines[5] == "  - run: `perfguard compare --case 'step[a=1,b_c=*]'`"
+    assert lines[5] == "  - then: `perfguard compare --case 'step[a=1,b_c=*]'`"
     assert lines[6].startswith("- **info**: ")

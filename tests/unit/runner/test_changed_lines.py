@@ -150,10 +150,20 @@ def test_a_source_from_the_folder_that_it_is_imported_from_is_found_in_the_tree(
 def test_outside_the_step_the_one_statement_with_the_word_acts_or_the_only_one():
     plain = ChangedStatement(path="a.py", first=3, last=3, text="x = 1")
     makes = ChangedStatement(path="b.py", first=5, last=8, text="Adam(net, fused=False)")
-    assert ChangedLines(statements=(plain, makes)).only_line(("fused",)) == "b.py:5"
-    assert ChangedLines(statements=(plain, makes), is_complete=True).only_line() is None
-    assert ChangedLines(statements=(plain,), is_complete=True).only_line(("fused",)) == "a.py:3"
-    assert ChangedLines(statements=(plain,)).only_line(("fused",)) is None
+    assert ChangedLines(statements=(plain, makes)).line_with(("fused",)) == "b.py:5"
+    assert ChangedLines(statements=(plain, makes), is_complete=True).line_with() is None
+    assert ChangedLines(statements=(plain,), is_complete=True).line_with(("fused",)) == "a.py:3"
+    assert ChangedLines(statements=(plain,)).line_with(("fused",)) is None
+
+
+def test_of_several_statements_with_the_word_the_first_acts_if_they_are_in_one_file():
+    first, second = (
+        ChangedStatement(path="train.py", first=line, last=line, text="to(memory_format=torch.channels_last)")
+        for line in (10, 16)
+    )
+    elsewhere = ChangedStatement(path="data.py", first=4, last=4, text="x.to(memory_format=torch.channels_last)")
+    assert ChangedLines(statements=(first, second)).line_with(("memory_format",)) == "train.py:10"
+    assert ChangedLines(statements=(elsewhere, first, second)).line_with(("memory_format",)) is None
 
 
 @pytest.mark.parametrize(("name", "is_complete"), [("notes.md", True), ("requirements.txt", False), ("op.cpp", False)])
