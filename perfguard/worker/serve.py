@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -214,5 +215,18 @@ def kind_and_reason(error: Exception | SystemExit) -> Message:
     if isinstance(error, BelowTargetError):
         return {"kind": "below_target", "reason": text[:300]}
     if not getattr(error, "is_plain", False):
-        text = f"{type(error).__name__}: {text}"
+        text, place = f"{type(error).__name__}: {text}"[:250], _place_of(error)
+        text += f" ({place})" if place else ""
     return {"kind": "error", "reason": text[:300]}
+
+
+def _place_of(error: BaseException) -> str | None:
+    """The innermost line of the code under test that raised it, as `net/train.py:19` from where it is imported."""
+    roots = sorted((f"{root}/" for root in (*sys.path, Path.cwd()) if root), key=len, reverse=True)
+    own = (sys.base_prefix, str(Path(__file__).parents[2]))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        root = next((root for root in roots if frame.filename.startswith(root)), None)
+        if root is not None and not frame.filename.startswith(own) and "site-packages" not in frame.filename:
+            place = f"{frame.filename[len(root) :]}:{frame.lineno}"
+            return place if len(place) < 48 else None
+    return None

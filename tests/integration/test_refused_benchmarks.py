@@ -13,7 +13,7 @@ from tests.worker_rigs import completed, failures
     ("source", "said"),
     [
         ("def bad(): raise ValueError('no data')", "ValueError: no data"),
-        ("def bad(): return lambda: 1 / 0", "ZeroDivisionError: division by zero"),
+        ("def bad(): return lambda: 1 / 0", "ZeroDivisionError: division by zero (bench.py:3)"),
         ("def bad(): return None", "returns nothing; it must return the function to time"),
         ("def bad(): return 3", "returns int; it must return the function to time"),
         ("def bad(): return lambda: None", "returns nothing, so its result cannot be checked"),
@@ -64,7 +64,7 @@ def test_a_case_that_raises_while_it_is_timed_is_dropped_alone(rig):
         """
     )
     events = made.measure("bad", "good")
-    assert failures(events)["bad"].quoted == "OSError: disk gone"
+    assert failures(events)["bad"].quoted == "OSError: disk gone (bench.py:7)"
     assert completed(events) == ["good", "good"]
 
 
@@ -86,4 +86,4 @@ def test_a_result_that_turns_into_nan_while_it_is_timed_fails_the_case(rig):
 
 def test_a_check_that_raises_refuses_its_case(rig):
     made = rig("def bad():\n call = lambda: 1.0\n call.check = lambda: 1 / 0\n return call")
-    assert failures(made.measure("bad", "good"))["bad"].quoted == "ZeroDivisionError: division by zero"
+    assert failures(made.measure("bad", "good"))["bad"].quoted == "ZeroDivisionError: division by zero (bench.py:3)"

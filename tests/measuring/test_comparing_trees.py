@@ -84,7 +84,7 @@ def test_a_case_that_breaks_in_the_candidate_fails_and_the_other_is_judged(proje
     found = verdicts(result)
     assert found["tiny.sum"]["outcome"] == "failed"
     (why,) = facts(found["tiny.sum"], "case.raised")
-    assert why["values"]["error"] == "OSError: no total today"
+    assert why["values"]["error"] == "OSError: no total today (tiny_work.py:5)"
     assert found["tiny.sort"]["comparison"]["estimate"]["blocks"] >= 1
     assert (result["exit_code"], result["verdict"]) == (3, "failed")
 

@@ -193,7 +193,7 @@ def test_a_call_that_raises_while_it_is_timed_fails_its_case_even_where_the_test
             """
         )
     )
-    assert failures(suite.measure(case))[case.id].quoted == "OSError: disk gone"
+    assert failures(suite.measure(case))[case.id].quoted == "OSError: disk gone (test_speed.py:9)"
 
 
 @pytest.mark.parametrize(
