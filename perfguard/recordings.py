@@ -166,7 +166,7 @@ def _decoded_numbers(line: bytes) -> Event | None:
     """The event in a line of `OF_NUMBERS`, read at four times the pace; None where another or a damaged one."""
     for beginning, decoder in _decoders_of_numbers():
         if line.startswith(beginning):
-            with contextlib.suppress(msgspec.MsgspecError, ValueError):
+            with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
                 return decoder.decode(line)
     return None
 
