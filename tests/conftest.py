@@ -156,7 +156,7 @@ suite = "tiny"
 benchmarks = ["bench_*.py"]
 sample_s = 0.005
 samples = 3
-max_blocks = 7
+max_blocks = 12
 max_block_sd = 0.5
 
 [suites.tiny]

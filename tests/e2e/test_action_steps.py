@@ -86,7 +86,7 @@ def test_a_slower_pull_request_fails_and_is_told_in_all_places(project, tmp_path
 
 @pytest.mark.parametrize(("strict", "code"), [("", 0), ("true", 4)])
 def test_a_gate_that_cannot_decide_warns_and_fails_only_where_that_is_wanted(project, tmp_path, strict, code):
-    project.replace("perfguard.toml", "max_blocks = 7", "max_blocks = 2")
+    project.replace("perfguard.toml", "max_blocks = 12", "max_blocks = 2")
     project.commit("too few blocks for a verdict")
     project.replace("tiny_work.py", "return sum(range(LENGTH))", "return sum(range(LENGTH + 0))")
     project.commit("other text")
@@ -97,7 +97,7 @@ def test_a_gate_that_cannot_decide_warns_and_fails_only_where_that_is_wanted(pro
 
 
 def test_an_open_gate_is_measured_once_more_where_the_budget_is_auto(project, tmp_path):
-    project.replace("perfguard.toml", "max_blocks = 7", "max_blocks = 4")
+    project.replace("perfguard.toml", "max_blocks = 12", "max_blocks = 4")
     project.commit("too few blocks for a verdict")
     project.replace("tiny_work.py", "return sum(range(LENGTH))", "return sum(range(LENGTH + 0))")
     project.commit("other text")

@@ -90,7 +90,7 @@ def test_a_reader_that_goes_away_is_no_error(project):
 @pytest.mark.parametrize("output_format", ["table", "json"])
 def test_a_regression_fails_although_nobody_reads_the_result(project, output_format):
     process = project.start(
-        "compare", "-c", "tiny.sum", "--inject", "tiny.sum=+300%", "--max-blocks", "6", "--format", output_format
+        "compare", "-c", "tiny.sum", "--inject", "tiny.sum=+300%", "--max-blocks", "16", "--format", output_format
     )
     process.stdout.close()
     process.communicate(timeout=300)

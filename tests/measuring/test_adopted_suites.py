@@ -16,7 +16,7 @@ pytest = ["tests/test_*.py"]
 pass_env = ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"]
 sample_s = 0.005
 samples = 3
-max_blocks = 7
+max_blocks = 12
 max_block_sd = 2.0
 
 [suites.existing]

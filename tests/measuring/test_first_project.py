@@ -26,7 +26,7 @@ OWN_UPDATE = (
 """Edits of the written step: torch's optimizers import its compiler, a second in each of the many processes."""
 SLOWER = FORWARD + "        for _ in range({calls}):\n            torch.mm(images[:64, :64], images[:64, :64])\n"
 SHORT = (
-    ("max_blocks = 60", "max_blocks = 8"),
+    ("max_blocks = 60", "max_blocks = 12"),
     ("samples = 12", "samples = 4"),
     ("sample_s = 0.02", "slice_s = 0.01"),
     ("max_block_sd = 0.05", "max_block_sd = 0.5"),

@@ -87,7 +87,7 @@ def test_what_helps_is_found_and_nothing_is_measured_twice_until_the_code_change
     # Trials are ordinary runs, and the final one does not end early.
     first, final = found["trials"][0]["outcome"], found["trials"][-1]["outcome"]
     folder = tunable.path / ".perfguard" / "runs" / final["run_id"]
-    assert json.loads((folder / "result.json").read_text())["gate"]["blocks_total"] == 7  # the project's max_blocks
+    assert json.loads((folder / "result.json").read_text())["gate"]["blocks_total"] == 12  # the project's max_blocks
     shown = tunable.result("show", first["run_id"])
     assert shown["arms"]["candidate"]["text"].startswith("dir:.+set:")
     assert shown["op_count_changes"] == {}
