@@ -60,6 +60,7 @@ if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _NEEDED_BYTES:
 _COVERING = (
     "tests/unit/gate/",
     "tests/unit/stats/",
+    "tests/unit/worker/",
     "tests/e2e/test_checking_packages.py",
     "tests/e2e/test_refused_requests.py",
     "tests/e2e/test_running_tasks.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfguard.runner import imports
 from perfguard.runner.imports import ImportReader, OpaqueSourceError, importable_files
 
 TREE = {
@@ -112,10 +113,12 @@ def test_suites_of_other_tools_cannot_be_told(tree):
         importable_files(ImportReader(tree()), "asv:benchmarks:time_it")
 
 
-def test_sources_larger_than_a_parser_reads_in_a_while_are_not_read(tree):
-    large = {f"big{number}.py": f"x = [{'a,' * 100_000}]\n" for number in range(48)}
-    reader = ImportReader(tree(**large, **{"all.py": "".join(f"import big{number}\n" for number in range(48))}))
+def test_sources_larger_than_a_parser_reads_in_a_while_are_not_read(tree, monkeypatch):
+    monkeypatch.setattr(imports, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(imports, "_MOST_BYTES_TOGETHER", 2000)
+    large = {f"big{number}.py": "x = 1\n" * 150 for number in range(3)}
+    reader = ImportReader(tree(**large, **{"all.py": "import big0\nimport big1\nimport big2\n"}))
     with pytest.raises(OpaqueSourceError, match="larger than is read"):
         importable_files(reader, "all.py:work")
     with pytest.raises(OpaqueSourceError, match="no plain file"):
-        importable_files(ImportReader(tree(**{"huge.py": "x = 1\n" * 50_000})), "huge.py:work")
+        importable_files(ImportReader(tree(**{"huge.py": "x = 1\n" * 200})), "huge.py:work")
