@@ -13,7 +13,7 @@ class ChangedStatement:
     path: str  # Of the file in the tree
     first: int  # Line, from 1
     last: int  # Line; of a compound statement the end of its head
-    text: str  # What stands in the changed lines, or stood in the deleted ones
+    text: str  # What stands in the changed lines of either side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

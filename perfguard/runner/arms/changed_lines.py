@@ -19,7 +19,8 @@ from perfguard.runner.arms.git import changed_names, line_changes, top_level
 
 _FILE = re.compile(r"(---|\+\+\+) (?:[ab]/(.*?)|/dev/null)\t?")
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_MOST_BYTES = 4 << 20
+_MOST_BYTES, _MOST_BYTES_TOGETHER = 256 << 10, 8 << 20
+"""Of a file, and of all: a parser takes 700 times as much, and a quarter of a minute for the latter."""
 _MOST_HUNKS = 2000  # A change that touches more places says little by any of them
 
 _Hunk = tuple[int, int, str]  # First line, number of lines, text
@@ -49,7 +50,7 @@ def changed_lines(baseline: ResolvedArm, candidate: ResolvedArm, project: Path) 
 
 
 def _hunks(text: str) -> tuple[Mapping[str, list[_Hunk]], Mapping[str, list[_Hunk]]]:
-    """Line ranges of both sides by file; a side that has no line of a hunk gets the other's text at its place."""
+    """Line ranges of both sides by file, with the text of either: what is gone may say more than what is left."""
     sides: tuple[defaultdict[str, list[_Hunk]], ...] = (defaultdict(list), defaultdict(list))
     paths: list[str | None] = [None, None]
     place: list[tuple[int, int]] = []
@@ -58,7 +59,7 @@ def _hunks(text: str) -> tuple[Mapping[str, list[_Hunk]], Mapping[str, list[_Hun
     def close() -> None:
         for side, (first, count) in enumerate(place):
             if (path := paths[side]) is not None:
-                words = "\n".join(lines[side] or lines[1 - side])
+                words = "\n".join([*lines[side], *lines[1 - side]])
                 # Git names the line behind which something is missing.
                 sides[side][path].append((first if count else first + 1, count, words))
         place.clear()
@@ -83,17 +84,27 @@ def _hunks(text: str) -> tuple[Mapping[str, list[_Hunk]], Mapping[str, list[_Hun
 
 
 def _statements(tree: Path, hunks: Mapping[str, Sequence[_Hunk]], *, is_complete: bool) -> ChangedLines:
-    found = (each for path in sorted(hunks) for each in _of_file(tree, path, hunks[path]))
+    found, left = list[ChangedStatement](), _MOST_BYTES_TOGETHER
+    for path in sorted(hunks):
+        content = _source(tree, path)
+        left -= len(content)
+        found += _of_file(content if left >= 0 else b"", path, hunks[path])
     return ChangedLines(statements=tuple(found), is_complete=is_complete)
 
 
-def _of_file(tree: Path, path: str, hunks: Sequence[_Hunk]) -> Iterator[ChangedStatement]:
-    spans: Sequence[tuple[int, int]] = ()
-    with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError, MemoryError), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the arm's code
+def _source(tree: Path, path: str) -> bytes:
+    """A file of the tree; nothing where it cannot be read, is no plain file, large, or behind a link."""
+    with contextlib.suppress(OSError, ValueError):
         is_linked = any((tree / folder).is_symlink() for folder in list(PurePosixPath(path).parents)[:-1])
-        content = None if is_linked else read_plain(tree / path, _MOST_BYTES)
-        spans = sorted(_spans(ast.parse(content))) if content is not None else ()
+        return (None if is_linked else read_plain(tree / path, _MOST_BYTES)) or b""
+    return b""
+
+
+def _of_file(content: bytes, path: str, hunks: Sequence[_Hunk]) -> Iterator[ChangedStatement]:
+    spans: Sequence[tuple[int, int]] = ()
+    with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the arm's code
+        spans = sorted(_spans(ast.parse(content)))
     for first, count, text in hunks:
         if not count and any(line.strip() and not line.strip().startswith("#") for line in text.split("\n")):
             yield ChangedStatement(path=path, first=first, last=first, text=text)
