@@ -106,14 +106,14 @@ def _round_of(run: Any, source: str) -> Round:
         raise StoreError(
             f"{source} has a run without its control workload; it was not written by `perfguard baseline update`"
         )
-    checks = {name: float(value) for name, value in metadata.items() if name.startswith(CHECK_PREFIX)}
-    return Round(
-        values_s=tuple(run.values),
-        control_s=(float(metadata[CONTROL_KEY]),),
-        started_at=float(metadata.get(STARTED_KEY, 0.0)),
-        data_seed=metadata.get(SEED_KEY),
-        checks={name.removeprefix(CHECK_PREFIX): value for name, value in checks.items()},
-    )
+    known = {
+        "values_s": list(run.values),
+        "control_s": [metadata[CONTROL_KEY]],
+        "started_at": metadata.get(STARTED_KEY, 0.0),
+        "data_seed": metadata.get(SEED_KEY),
+        "checks": {k.removeprefix(CHECK_PREFIX): v for k, v in metadata.items() if k.startswith(CHECK_PREFIX)},
+    }
+    return from_builtins(known, Round, source=source)
 
 
 def _read(path: Path, kind: type[T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from perfguard.codec import to_json
 from perfguard.config import load_config
+from perfguard.errors import StoreError
 from perfguard.gate.show import show_run
 from perfguard.hetero.settings import parse as parse_training
 from perfguard.integrations.formats.importing import import_suite
@@ -25,6 +27,7 @@ from perfguard.runner.process.answers import Looked, Prepared, decoded
 from perfguard.runner.process.worker_process import WorkerFailure
 from perfguard.store.allowances import load_allowances
 from perfguard.store.artifacts import parse_result, result_in_zip
+from perfguard.store.baselines import BaselineStore
 from perfguard.store.calibrations import load_calibration
 from perfguard.store.op_counts import load_op_counts
 from perfguard.tasks.loadgen_logs import parse_answers, parse_detail, parse_summary
@@ -153,6 +156,21 @@ def _op_counts(content: bytes, place: Path) -> None:
 @target("calibration", *(path.read_bytes() for path in REPOSITORY.glob("baselines/*/*/calibration.json")))
 def _calibration(content: bytes, place: Path) -> None:
     load_calibration(_written(content, place, "calibration.json"))
+
+
+STORED = REPOSITORY / "baselines/amd-x86_64_v4-vm-1s2c-bcc41f86/quick"
+OF_A_BASELINE = {name: (STORED / name).read_bytes() for name in
+                 ("info.json", "noise.json", "fingerprint.json", "timings.json")}  # fmt: skip
+
+
+@target("baseline", *OF_A_BASELINE.values())
+def _baseline(content: bytes, place: Path) -> None:
+    """The damaged file as each of a baseline's files, beside the others as they are."""
+    for damaged in OF_A_BASELINE:
+        for name, intact in OF_A_BASELINE.items():
+            _written(content if name == damaged else intact, place, name)
+        with contextlib.suppress(StoreError):
+            BaselineStore(place.parent).load(place)
 
 
 @target("foreign-suite", *(json.dumps(each).encode() for each in EXAMPLES.values()))
