@@ -41,6 +41,8 @@ def _hints_of(kind: Any) -> dict[str, Any]:
 
 
 OF_NUMBERS = (ev.SampleTimed, ev.ControlTimed)  # Events that hold no facts; by far the most of a recording
+_BEGINNINGS = tuple((f'{{"event":"{_NAME_OF_EVENT[kind]}",'.encode(), kind) for kind in OF_NUMBERS)
+"""Of lines as `encode_event` writes them, by type."""
 _BEYOND_INTEGERS = 2**64
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
@@ -164,17 +166,17 @@ def decode_event(line: bytes, *, source: str) -> Event:
 
 def _decoded_numbers(line: bytes) -> Event | None:
     """The event in a line of `OF_NUMBERS`, read at four times the pace; None where another or a damaged one."""
-    for beginning, decoder in _decoders_of_numbers():
+    for beginning, kind in _BEGINNINGS:
         if line.startswith(beginning):
             with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
-                return decoder.decode(line)
+                return event_decoder(kind).decode(line)
     return None
 
 
 @functools.cache
-def _decoders_of_numbers() -> tuple[tuple[bytes, msgspec.json.Decoder[Event]], ...]:
-    """Beginnings of lines as `encode_event` writes them, with what decodes such a line."""
-    return tuple((f'{{"event":"{_NAME_OF_EVENT[kind]}",'.encode(), msgspec.json.Decoder(kind)) for kind in OF_NUMBERS)
+def event_decoder(kind: type[Event]) -> msgspec.json.Decoder[Event]:
+    """Reads lines of today's schema that hold an event of this type; passes over fields of other names."""
+    return msgspec.json.Decoder(kind)
 
 
 def require_numbers(event: Event, source: str) -> None:

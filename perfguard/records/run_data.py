@@ -12,6 +12,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 
 from perfguard.records import events as ev
 from perfguard.records.case_block import (
@@ -49,7 +50,6 @@ _OfTraining = TrainingPlanned | TrainedOn | TrainingEpoch | TrainingUse | Traini
 _OfTask = TaskPlan | CellRun
 _OfCases = ev.CaseUntouched | CaseFailed | ev.StepsCounted | ev.OpsCompared | ev.VerdictReached
 _OfJudging = _OfCases | ev.InterimAnalysis | ev.RunFinished
-
 
 _OTHER_COMPARISONS = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
 """Relocated arms and the anchor: their blocks are no part of a case's effect."""
@@ -320,12 +320,9 @@ class RunData:
         )
 
     def samples_of(self, case_id: str, stage: Stage) -> list[CaseSamples]:
-        """The same of one case alone, in order of its blocks."""
-        return [
-            times_of(block, block.done)
-            for block in self._by_case.get(case_id, ())
-            if block.done is not None and block.is_finished and block.stage is stage
-        ]
+        """The same of one case alone."""
+        blocks = (each for each in self._complete(stage) if each[0].is_finished and each[0].case_id == case_id)
+        return list(starmap(times_of, blocks))
 
     def signals(self, stage: Stage = Stage.MAIN) -> tuple[SignalSamples, ...]:
         """What was measured beside wall time: each signal of complete cases in a stage's finished blocks, both arms."""

@@ -29,7 +29,7 @@ _NATIVE = (".so", ".pyd")
 _OPAQUE = frozenset(("cffi", "ctypes", "imp", "multiprocessing", "runpy", "subprocess"))
 """Modules by which code runs files that its text does not name as imports."""
 _MOST_BYTES = 256 << 10  # Of a file; a parser takes 700 times as much
-_MOST_BYTES_TOGETHER = 8 << 20  # Of all files of a suite, which a parser reads in a quarter of a minute
+MOST_BYTES_TOGETHER = 8 << 20  # Of all files that are looked at, which a parser reads in a quarter of a minute
 
 
 class OpaqueSourceError(Exception):
@@ -41,7 +41,7 @@ class ImportReader:
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self.roots = roots
-        self._left = _MOST_BYTES_TOGETHER
+        self._left = MOST_BYTES_TOGETHER
         self._found: dict[Path, tuple[str, ...] | OpaqueSourceError] = {}
 
     def names_in(self, path: Path, root: Path) -> tuple[str, ...]:

@@ -17,9 +17,7 @@ MAX_INTRUSION_RATIO = 0.05
 than the smallest slowdown that a gate looks for."""
 _CLOCK_BLOCKS = 5  # Fewer say nothing
 _OTHER_BLOCKS = 0.1  # Part of the blocks that need not show it
-_CLEAR = (
-    8.0  # Standard errors beyond a limit: on a busy host, five blocks of honest clocks are that in 1 of 3,000 gates
-)
+_CLEAR = 8.0  # Standard errors: five blocks of honest clocks on a busy host reach them in 1 of 3,000 gates
 _GROSS_RATIO = 0.25
 """Beside four busy programs on two CPUs, honest clocks differ by this part of a sample in one block of twenty; where
 nearly all blocks show it, how much they scatter does not matter."""

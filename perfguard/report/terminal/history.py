@@ -126,7 +126,7 @@ def _day(point: HistoryPoint) -> str:
 
 
 def _moment(point: HistoryPoint) -> str:
-    """Without its year, which stands in the title: several runs of a day are told apart."""
+    """Month, day and time in UTC; the year is in the title."""
     return time.strftime("%m-%d %H:%M", time.gmtime(point.t_wall))
 
 

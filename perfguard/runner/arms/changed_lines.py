@@ -8,19 +8,17 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from perfguard.errors import ArmError
-from perfguard.plain_files import read_plain
 from perfguard.records.changed_lines import ChangedLines, ChangedStatement
 from perfguard.records.plan import ResolvedArm
 from perfguard.runner.arms.attestation import only_texts
 from perfguard.runner.arms.git import changed_names, line_changes, top_level
+from perfguard.runner.imports import MOST_BYTES_TOGETHER, OpaqueSourceError, read_source
 
 _FILE = re.compile(r"(---|\+\+\+) (?:[ab]/(.*?)|/dev/null)\t?")
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_MOST_BYTES, _MOST_BYTES_TOGETHER = 256 << 10, 8 << 20
-"""Of a file, and of all: a parser takes 700 times as much, and a quarter of a minute for the latter."""
 _MOST_HUNKS = 2000  # A change that touches more places says little by any of them
 
 _Hunk = tuple[int, int, str]  # First line, number of lines, text
@@ -84,7 +82,7 @@ def _hunks(text: str) -> tuple[Mapping[str, list[_Hunk]], Mapping[str, list[_Hun
 
 
 def _statements(tree: Path, hunks: Mapping[str, Sequence[_Hunk]], *, is_complete: bool) -> ChangedLines:
-    found, left = list[ChangedStatement](), _MOST_BYTES_TOGETHER
+    found, left = list[ChangedStatement](), MOST_BYTES_TOGETHER
     for path in sorted(hunks):
         content = _source(tree, path)
         left -= len(content)
@@ -93,10 +91,9 @@ def _statements(tree: Path, hunks: Mapping[str, Sequence[_Hunk]], *, is_complete
 
 
 def _source(tree: Path, path: str) -> bytes:
-    """A file of the tree; nothing where it cannot be read, is no plain file, large, or behind a link."""
-    with contextlib.suppress(OSError, ValueError):
-        is_linked = any((tree / folder).is_symlink() for folder in list(PurePosixPath(path).parents)[:-1])
-        return (None if is_linked else read_plain(tree / path, _MOST_BYTES)) or b""
+    """A file of the tree; nothing where its lines cannot be known."""
+    with contextlib.suppress(OpaqueSourceError, OSError, ValueError):
+        return read_source(tree / path, tree)
     return b""
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import stat
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
 from perfguard.errors import StoreError
-from perfguard.recordings import OF_NUMBERS, decode_event, require_numbers
+from perfguard.recordings import OF_NUMBERS, decode_event, event_decoder, require_numbers
 from perfguard.records.events import EVENT_SCHEMA, Event, RunStarted, event_type
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.units import printable
@@ -175,16 +176,10 @@ def _decode(line: bytes, *, is_old: bool) -> tuple[_Envelope, Event | None]:
         return envelope, None
     if kind in OF_NUMBERS or not (is_old or kind is RunStarted):  # the start itself holds the schema version
         with contextlib.suppress(msgspec.MsgspecError, ValueError):
-            event = _event_decoder(envelope.event).decode(line)
+            event = event_decoder(cast("Hashable", kind)).decode(line)
             require_numbers(event, "it")
             return envelope, event
     return envelope, decode_event(line, source="it")
-
-
-@functools.cache
-def _event_decoder(name: str) -> msgspec.json.Decoder[Event]:
-    decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(event_type(name))
-    return decoder
 
 
 class EventTail:

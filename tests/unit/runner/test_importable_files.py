@@ -115,7 +115,7 @@ def test_suites_of_other_tools_cannot_be_told(tree):
 
 def test_sources_larger_than_a_parser_reads_in_a_while_are_not_read(tree, monkeypatch):
     monkeypatch.setattr(imports, "_MOST_BYTES", 1000)
-    monkeypatch.setattr(imports, "_MOST_BYTES_TOGETHER", 2000)
+    monkeypatch.setattr(imports, "MOST_BYTES_TOGETHER", 2000)
     large = {f"big{number}.py": "x = 1\n" * 150 for number in range(3)}
     reader = ImportReader(tree(**large, **{"all.py": "import big0\nimport big1\nimport big2\n"}))
     with pytest.raises(OpaqueSourceError, match="larger than is read"):
