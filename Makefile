@@ -25,8 +25,8 @@ run: $(READY) ## Fingerprint this machine, measure the quick suite, compare, jud
 # Every process of a test that starts pytest would rewrite all its plugins' assertions again, 1.3 s of CPU time each.
 test test-fast: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(READY) ## The whole test suite: what measures in one process, all the rest in two beside it
-	$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=12 $(ARGS)
+test: $(READY) ## The whole test suite: what measures in one process, all the rest in three beside it
+	$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder --durations=12 $(ARGS)
 
 test-fast: $(READY) ## Unit and property tests alone
 	$(BIN)/python -m pytest -n 2 tests/unit tests/property $(ARGS)
@@ -109,7 +109,7 @@ proof-hetero: $(READY) ## Measure what heterogeneous training's coordinator cost
 proof-hetero-gates: $(READY) ## Gate four changes that break heterogeneous training, and equal trees (three quarters of an hour, nothing else running; resumes)
 	$(BIN)/python -m tests.proof.gates_of_training $(ARGS)
 
-proof-tasks: $(READY) ## Measure tasks: false alarms, a slowdown of 5 %, matrices, run sizes (three quarters of an hour, nothing else running; resumes)
+proof-tasks: $(READY) ## Measure tasks: false alarms, a slowdown of 5 %, matrices, run sizes (an hour and a half, nothing else running; resumes)
 	$(BIN)/python -m tests.proof.tasks_measured $(ARGS)
 
 proof-untouched: $(READY) ## Measure gates of changes that touch one of three models (a quarter of an hour, nothing else running)

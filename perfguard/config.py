@@ -135,7 +135,7 @@ class Config:
     """History of the recorded runs: a PostgreSQL URL, the path of a SQLite file, or `off`; default: a SQLite file in
     your data folder."""
     project: str | None = None
-    """Name of the project in the history; default: `owner/name` of git's remote `origin`, else the folder's name."""
+    """Name of the project in the history; default: `owner/name` of git's remote `origin`, else the folder's path."""
     keep_samples_days: int = 90
     """Days for which the history keeps the single samples of a run; its values are kept forever."""
     keys: dict[str, str] = field(default_factory=dict)

@@ -122,7 +122,7 @@ def format_count(number: int, noun: str) -> str:
     """`1 case`, `2 cases`."""
     if number == 1:
         return f"{number} {noun}"
-    if noun.endswith(("s", "x", "ch", "sh")):
+    if noun.endswith(("s", "x", "ch", "sh")) and noun != "epoch":  # whose `ch` is a k
         return f"{number} {noun}es"
     is_regular = not noun.endswith("y") or noun[-2:-1] in "aeiou"
     return f"{number} {noun}s" if is_regular else f"{number} {noun[:-1]}ies"

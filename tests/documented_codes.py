@@ -1,4 +1,4 @@
-"""`docs/codes.md`, written from the catalogue of messages: `python -m tests.documented_codes`, or `make codes`."""
+"""`docs/codes.md` and the table of `docs/glossary.md`, written from what the package says: `make codes`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from itertools import groupby
 from pathlib import Path
 
 from perfguard.report.messages.catalog import CATALOG
+from perfguard.report.messages.glossary import GLOSSARY
 from perfguard.report.messages.message import Message
 from perfguard.report.messages.template import placeholders
 from tests.made_facts import SUBJECT, MadeFact, made_facts
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "codes.md"
+WORDS = DOCUMENT.with_name("glossary.md")
 _HEAD = """\
 # Codes
 
@@ -31,6 +33,7 @@ and profiles hold these; the text that people read is made from them. This page 
 - **Text**: `{value}` stands for a value, `[[…]]` is left out where a value in it is missing; `-` where the text is
   put together from what was found.
 """
+_TABLE = re.compile(r"(\| --- \| --- \|\n|\|---\|---\|\n)(?:\|.*\n)*")
 _PIPE = re.compile(r"(?<!\\)\|")
 
 
@@ -40,6 +43,12 @@ def document() -> str:
     made = made_facts()
     parts = [_room(room, [_row(code, message, made) for code, message in entries]) for room, entries in rooms]
     return "\n".join([_HEAD, *parts])
+
+
+def glossary(page: str) -> str:
+    """A page whose one table holds the words of the glossary."""
+    rows = "".join(f"| {word} | {_cell(meaning)} |\n" for word, meaning in GLOSSARY.items())
+    return _TABLE.sub(lambda found: found[1] + rows, page, count=1)
 
 
 def _room(room: str, rows: Sequence[str]) -> str:
@@ -72,3 +81,4 @@ def _cell(text: str) -> str:
 
 if __name__ == "__main__":
     DOCUMENT.write_text(document(), encoding="utf-8")
+    WORDS.write_text(glossary(WORDS.read_text(encoding="utf-8")), encoding="utf-8")

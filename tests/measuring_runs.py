@@ -124,7 +124,9 @@ def plan_of(name):
 
 
 class Run:
-    def __init__(self, starter, names=("x", "y", "z"), *, blocks=2, arms=BOTH, stop=None, emit=None, budget_s=1e9):
+    def __init__(
+        self, starter, names=("x", "y", "z"), *, blocks=2, arms=BOTH, stop=None, emit=None, budget_s=1e9, least_blocks=0
+    ):
         self.starter, self.events = starter, []
         self.plans = [plan_of(name) for name in names]
         settings = MeasureSettings(samples=SAMPLES, warmups=WARMUPS, max_blocks=blocks, budget_s=budget_s)
@@ -135,6 +137,7 @@ class Run:
             settings=settings,
             cpus=CPUS,
             arms=arms,
+            least_blocks=least_blocks,
         )
 
     def go(self):

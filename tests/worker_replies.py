@@ -43,6 +43,8 @@ class QueuedReplies(WritesInPlace):
             raise reply
         return reply
 
+    pid = 0  # No process
+
     def processes(self) -> tuple[int, ...]:
         return ()
 

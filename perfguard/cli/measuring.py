@@ -11,7 +11,7 @@ from perfguard.cli.diagnostics import Verbosity, reader_may_leave
 from perfguard.cli.options import command_line, load_policy
 from perfguard.config import LoadedConfig
 from perfguard.errors import ArmError, ExitCode, PerfguardError, UsageError
-from perfguard.records.facts import Fact, Severity
+from perfguard.records.facts import Fact, Severity, fact
 
 if TYPE_CHECKING:
     from perfguard.records.plan import GateSettings, Injection
@@ -107,6 +107,8 @@ def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -
         raise ArmError("--candidate stored: only the baseline can be a stored one")
     with load_policy(options) as policy:
         request = with_slips(build_request(name, policy.loaded, options, notes=policy.notes))
+        if name == "gate":
+            request = replace(request, notes=(*request.notes, *_only_built_in(request)))
         if options["anchor"]:
             result = gate_against_anchor(request, candidate)
         elif baseline is None:
@@ -114,6 +116,17 @@ def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -
         else:
             result = compare_or_gate(request, baseline, candidate)
     show(result, options)
+
+
+def _only_built_in(request: Request) -> tuple[Fact, ...]:
+    """That a gate measures nothing of the project, as before its `perfguard init`."""
+    from perfguard.benchmarks.catalog import BENCHMARKS
+    from perfguard.runner.process.launching import is_perfguard_checkout
+
+    built_in = {spec.name for spec in BENCHMARKS}
+    if is_perfguard_checkout(request.loaded.project) or not built_in.issuperset(c.benchmark for c in request.cases):
+        return ()
+    return (fact("run.only_built_in", severity=Severity.NOTABLE, cases=len(request.cases)),)
 
 
 def show(result: RunResult, options: dict[str, Any]) -> None:

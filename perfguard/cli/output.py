@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
@@ -12,14 +11,14 @@ import click
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from perfguard.cli.diagnostics import is_terminal, reader_may_leave
+from perfguard.cli.diagnostics import reader_may_leave
 from perfguard.codec import to_json
 from perfguard.errors import UsageError
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
 from perfguard.report.messages.catalog import describe
 
 PLAIN_WIDTH = 200
-"""Width where stdout is a file or a CI log: nothing there wraps lines for us, so rows stay whole."""
+"""Width where stdout is a file or a CI log, unless `COLUMNS` is set: nothing there wraps lines, so rows stay whole."""
 _CHECK_SIGNS = {
     CheckStatus.OK: ("✓", "green"),
     CheckStatus.WARN: ("!", "yellow"),
@@ -30,8 +29,8 @@ _CHECK_SIGNS = {
 
 
 def print_parts(render: Callable[[int], Iterable[RenderableType]]) -> None:
-    """Print what a renderer makes for the width of the terminal."""
-    width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else PLAIN_WIDTH
+    """Print what a renderer makes for the width of the terminal, or for `COLUMNS`."""
+    width = shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns
     console = Console(width=width, highlight=False)
     for part in render(width):
         console.print(part)

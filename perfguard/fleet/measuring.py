@@ -126,7 +126,8 @@ def gate_arguments(attempt: Attempt) -> list[str]:
     chosen = [part for pattern in attempt.patterns for part in ("-c", pattern)]
     suite = ["--suite", work.suite] if work.suite else []
     budget = ["--budget", f"{work.budget_s:g}"]
-    return ["gate", "--baseline", f"git:{work.baseline}", *suite, *chosen, *budget, *work.arguments, "--format", "json"]
+    wanted = ["--baseline", f"git:{work.baseline}", *suite, *chosen, *budget, *work.arguments]
+    return ["gate", *wanted, "--wait", "--format", "json"]  # the lease ends a wait that takes too long
 
 
 def _gate(attempt: Attempt, folder: Path, said: Path, environment: Mapping[str, str]) -> int | None:

@@ -36,8 +36,10 @@ def next_time(cron: str, after_s: float) -> float:
 
 def tip_of(repository: str, branch: str) -> str:
     """Commit that a branch of a repository is at. Raises ArmError: it cannot be asked, or has no such branch."""
-    said = run_git(Path.cwd(), "ls-remote", "--exit-code", "--", repository, f"refs/heads/{branch}")
-    return said.decode("ascii").split()[0]
+    said = run_git(Path.cwd(), "ls-remote", "--", repository, f"refs/heads/{branch}").decode("ascii").split()
+    if not said:
+        raise ArmError(f"{repository} has no branch {branch!r}; see `git ls-remote --heads {repository}`")
+    return said[0]
 
 
 def save_schedule(database: Database, schedule: Schedule) -> None:

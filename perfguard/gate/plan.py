@@ -128,10 +128,10 @@ def _from_calibration(calibrated: Calibrated) -> _Known | None:
 def _from_latest_run(request: Request, calibrated: Calibrated) -> _Known:
     """From the latest paired run of the suite on this machine, which must be there."""
     margin = request.loaded.config.margin
-    void_fraction = policy_of(request.loaded.config).max_void_fraction
+    policy = policy_of(request.loaded.config)
     for folder, data in _paired_runs(request, calibrated.scope.machine_id):
         paired = data.paired()
-        samples = case_samples(paired, (), max_void_fraction=void_fraction)
+        samples = case_samples(paired, (), policy)
         if not any(len(sample.block_log_ratios) > 1 for sample in samples.values()):
             continue
         noise = {}

@@ -13,12 +13,13 @@ from perfguard.host.identity import machine_line
 from perfguard.records.events import RunFinished
 from perfguard.records.facts import Fact
 from perfguard.records.task_audits import Audit, CellAudit
-from perfguard.records.task_results import CellOutcome, CellResult, CellRun, Package
+from perfguard.records.task_results import CellOutcome, CellResult, CellRun, MeasuredSpeed, Package
 from perfguard.records.tasks import ComplianceTest, Mode, TaskCell, TaskPlan
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.tasks.auditing import (
     LEAST_OF_CLAIM,
     MOST_TRIES,
+    accuses,
     judge_quality,
     judge_same,
     judge_sampled,
@@ -94,8 +95,14 @@ class _AuditWork:
             run = self._one(claim.cell, Mode.PERFORMANCE, number)
             if run is None or run.problem is not None or max(self._shares(claim)) >= LEAST_OF_CLAIM:
                 break
-        for test in ComplianceTest:
-            self._one(claim.cell, Mode.PERFORMANCE, 0, test)
+        for number in range(MOST_TRIES):
+            runs = [self._one(claim.cell, Mode.PERFORMANCE, number, test) for test in ComplianceTest]
+            if None in runs or any(run.problem for run in runs if run) or not accuses(self._speeds(claim.cell)):
+                break
+
+    def _speeds(self, cell: TaskCell) -> dict[ComplianceTest | None, MeasuredSpeed]:
+        """The latest measurement by its test; None is the key of plain ones."""
+        return {run.test: run.speed for run in self._runs if run.cell == cell and run.speed is not None}
 
     def measure_quality(self, cell: TaskCell) -> None:
         """All answers."""
@@ -119,7 +126,7 @@ class _AuditWork:
         if not self._session.interrupts.asked:  # a try that is still to come may reach the claim
             yield from judge_speed(self._shares(claim))
         yield from judge_quality(claim.quality, quality)
-        speeds = {run.test: run.speed for run in own if run.speed is not None}
+        speeds = self._speeds(claim.cell)
         if (plain := speeds.get(None)) and (sampled := speeds.get(ComplianceTest.SAMPLED)):
             judged = {answer.sample: answer.data for answer in self._answers(own, Mode.ACCURACY, None)}
             yield from judge_sampled(

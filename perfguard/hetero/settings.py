@@ -106,7 +106,7 @@ def with_device(config: TrainingConfig, text: str) -> TrainingConfig:
     name, _, factor = text.partition(":")
     try:
         device, speed = Device(name), float(factor) if factor else 1.0
-        if (factor and device is not Device.EMULATED) or not math.isfinite(speed):
+        if bool(factor) is not (device is Device.EMULATED) or not math.isfinite(speed):
             raise ValueError(text)
     except ValueError:
         raise UsageError(

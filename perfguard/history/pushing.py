@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.request
 
@@ -36,8 +37,21 @@ def push_run(url: str, token: str, run: MeasuredRun) -> bool:
         if error.code >= 500 or error.code == 429:
             raise DatabaseError(f"{url} fails: {said}") from error
         raise UsageError(f"{url} refuses the run: {said}") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DatabaseError(f"{url} cannot be reached: {error}") from error
+    except OSError as error:
+        raise DatabaseError(f"{url} cannot be reached: {_why(error)}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DatabaseError(f"{url} answers, but not as `perfguard serve` does; is the address right?") from error
+
+
+def _why(error: OSError) -> str:
+    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({reason.verify_message}); SSL_CERT_FILE names the authorities"
+    if isinstance(reason, ssl.SSLError):
+        return "it does not speak TLS; is it http:// instead of https://?"
+    if isinstance(reason, TimeoutError):
+        return f"no answer within {_WAITS_S:.0f} s"
+    return (reason.strerror if isinstance(reason, OSError) else None) or str(reason)
 
 
 def _said_by(error: urllib.error.HTTPError) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfguard.codec import from_builtins
 from perfguard.errors import NothingSelectedError, StoreError
@@ -25,25 +25,75 @@ MAX_RUNS = 500  # The newest ones, where all cases are asked for
 _PIECE = 500  # Rows
 
 
-KnownRuns = Mapping[int, Any]
-"""Rows of runs by their number."""
+class KnownRun(NamedTuple):
+    """What its points take from a run."""
+
+    row: int
+    run_id: str
+    started_at: float
+    source_id: str | None
+    stack_id: str | None
+    commit: str | None
+
+
+KnownRuns = Mapping[int, KnownRun]
+"""Runs by their row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSeries:
+    """The values of a case on a machine, in the order of time, one list a column: making all points takes long."""
+
+    case_id: str
+    machine_id: str | None
+    newest_row: int  # Number of the newest run that measured it, also where a later one corrects that
+    runs: Sequence[KnownRun]
+    medians_s: Sequence[float]
+    spreads_ppm: Sequence[int | None]
+    blocks: Sequence[int]
+    outcomes: Mapping[int, str]  # By the number of the run; without those that compared nothing
+
+    def __len__(self) -> int:
+        """Number of its points."""
+        return len(self.runs)
+
+    def points(self, places: Iterable[int] | None = None) -> tuple[HistoryPoint, ...]:
+        """All of them, or those at some places."""
+        columns: tuple[Sequence[Any], ...] = self.runs, self.medians_s, self.spreads_ppm, self.blocks
+        if places is not None:
+            chosen = tuple(places)
+            columns = tuple([column[place] for place in chosen] for column in columns)
+        case_id, machine_id, outcomes = self.case_id, self.machine_id, self.outcomes
+        return tuple(
+            HistoryPoint(
+                run_id=run_id,
+                t_wall=started_at,
+                case_id=case_id,
+                median_s=median_s,
+                spread_ratio=None if spread_ppm is None else spread_ppm / MILLION,
+                source_id=source_id,
+                machine_id=machine_id,
+                stack_id=stack_id,
+                outcome=outcomes.get(row),
+                commit=commit,
+                blocks=blocks,
+            )
+            for (row, run_id, started_at, source_id, stack_id, commit), median_s, spread_ppm, blocks in zip(
+                *columns, strict=True
+            )
+        )
 
 
 def read_known_runs(database: Database, project: str) -> KnownRuns:
-    """All runs of a project, for several calls of `read_points`."""
+    """All runs of a project, for several calls of `read_series`."""
     with database.reading() as connection:
         return _known_runs(connection, project, None)
 
 
 def read_points(
-    database: Database,
-    project: str,
-    *,
-    case_ids: Collection[str] | None = None,
-    last: int | None = None,
-    known: KnownRuns | None = None,
+    database: Database, project: str, *, case_ids: Collection[str] | None = None, last: int | None = None
 ) -> tuple[HistoryPoint, ...]:
-    """Points of a project in the order of time, then of cases; of the newest `last` runs, or of those that are `known`.
+    """Points of a project in the order of time, then of cases; of the newest `last` runs, or of all.
 
     Without `case_ids`, of all cases.
 
@@ -51,11 +101,24 @@ def read_points(
         DatabaseError: The database cannot be read.
     """
     with database.reading() as connection:
-        runs = _known_runs(connection, project, last) if known is None else known
+        runs = _known_runs(connection, project, last)
         first = min(runs) if last is not None and runs else None
-        found = _points(connection, project, case_ids, runs, first)
+        found = [point for series in _recorded(connection, project, case_ids, runs, first) for point in series.points()]
     found.sort(key=attrgetter("t_wall", "case_id"))
     return tuple(found)
+
+
+def read_series(
+    database: Database, project: str, case_id: str, machine_id: str, known: KnownRuns
+) -> RecordedSeries | None:
+    """One series of the runs that are known; None where there is none. An unknown machine is empty.
+
+    Raises:
+        DatabaseError: The database cannot be read.
+    """
+    with database.reading() as connection:
+        found = _recorded(connection, project, [case_id], known, None)
+        return next((series for series in found if (series.machine_id or "") == machine_id), None)
 
 
 def _known_runs(connection: Connection, project: str, last: int | None) -> KnownRuns:
@@ -66,12 +129,12 @@ def _known_runs(connection: Connection, project: str, last: int | None) -> Known
 
     of_runs = select(runs.c.id, runs.c.run_id, runs.c.started_at, runs.c.source_id, runs.c.stack_id, runs.c.commit)
     of_runs = of_runs.where(counts(project)).order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(last)
-    return {row[0]: row for row in _rows(connection, of_runs)}
+    return {run.row: run for run in map(KnownRun._make, _rows(connection, of_runs))}
 
 
-def _points(
+def _recorded(
     connection: Connection, project: str, case_ids: Collection[str] | None, known: KnownRuns, first: int | None
-) -> list[HistoryPoint]:
+) -> Iterator[RecordedSeries]:
     from sqlalchemy import select
 
     from perfguard.history.tables import effects, series, values
@@ -79,30 +142,45 @@ def _points(
     of_series = select(series.c.id, series.c.case_id, series.c.machine_id).where(series.c.project == project)
     if case_ids is not None:
         of_series = of_series.where(series.c.case_id.in_(case_ids))
-    points: list[HistoryPoint] = []
     for series_id, case_id, machine_id in connection.execute(of_series).all():
         judged = _in_series(select(effects.c.run_row, effects.c.outcome), effects, series_id, first)
         outcomes: dict[int, str] = dict(connection.execute(judged).all())
         columns = select(values.c.run_row, values.c.median_s, values.c.spread_ppm, values.c.blocks)
-        for row, median_s, spread_ppm, blocks in _rows(connection, _in_series(columns, values, series_id, first)):
+        of_runs: list[KnownRun] = []
+        medians_s: list[float] = []
+        spreads_ppm: list[int | None] = []
+        blocks: list[int] = []
+        row = 0
+        for row, median_s, spread_ppm, count in _rows(connection, _in_series(columns, values, series_id, first)):
             if (run := known.get(row)) is not None:
-                _, run_id, started_at, source_id, stack_id, commit = run
-                points.append(
-                    HistoryPoint(
-                        run_id=run_id,
-                        t_wall=started_at,
-                        case_id=case_id,
-                        median_s=median_s,
-                        spread_ratio=None if spread_ppm is None else spread_ppm / MILLION,
-                        source_id=source_id,
-                        machine_id=machine_id or None,
-                        stack_id=stack_id,
-                        outcome=outcomes.get(row),
-                        commit=commit,
-                        blocks=blocks,
-                    )
-                )
-    return points
+                of_runs.append(run)
+                medians_s.append(median_s)
+                spreads_ppm.append(spread_ppm)
+                blocks.append(count)
+        recorded = RecordedSeries(
+            case_id=case_id,
+            machine_id=machine_id or None,
+            newest_row=row,
+            runs=of_runs,
+            medians_s=medians_s,
+            spreads_ppm=spreads_ppm,
+            blocks=blocks,
+            outcomes=outcomes,
+        )
+        starts = [run.started_at for run in of_runs]
+        yield recorded if starts == sorted(starts) else _by_time(recorded)
+
+
+def _by_time(series: RecordedSeries) -> RecordedSeries:
+    """The same where runs were recorded in another order than they started."""
+    places = sorted(range(len(series)), key=lambda place: series.runs[place].started_at)
+    return replace(
+        series,
+        runs=[series.runs[place] for place in places],
+        medians_s=[series.medians_s[place] for place in places],
+        spreads_ppm=[series.spreads_ppm[place] for place in places],
+        blocks=[series.blocks[place] for place in places],
+    )
 
 
 def _rows(connection: Connection, question: Select[Any]) -> Iterator[Any]:
@@ -112,9 +190,9 @@ def _rows(connection: Connection, question: Select[Any]) -> Iterator[Any]:
 
 
 def _in_series(question: Select[Any], table: Table, series_id: int, first: int | None) -> Select[Any]:
-    """The rows of a series, from a run on."""
+    """The rows of a series, from a run on, in the order in which they were recorded."""
     from_there = () if first is None else (table.c.run_row >= first,)
-    return question.where(table.c.series_id == series_id, *from_there)
+    return question.where(table.c.series_id == series_id, *from_there).order_by(table.c.run_row)
 
 
 def counts(project: str) -> ColumnElement[bool]:

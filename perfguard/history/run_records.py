@@ -118,9 +118,13 @@ def _code(ready: ArmReady) -> MeasuredCode:
 
 
 def _cases(data: RunData) -> Iterator[CaseRecord]:
+    from perfguard.stats.voiding import voided_blocks
+
+    voided = voided_blocks(data)
     for case_id in data.known_ids:
         blocks = [block for block in data.effect_blocks(case_id) if block.is_finished and block.candidate_s]
-        medians_s = [statistics.median(block.candidate_s) for block in blocks]
+        kept = [block for block in blocks if block.block not in voided] or blocks
+        medians_s = [statistics.median(block.candidate_s) for block in kept]
         medians_s = [median_s for median_s in medians_s if 0 < median_s < _LONGEST_S]
         if not medians_s:
             continue

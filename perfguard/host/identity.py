@@ -20,8 +20,11 @@ from perfguard.records.machine.fingerprint import Compatibility, CompatibilityLe
 
 _HASH_DIGITS = 8
 _KERNEL_SHARE = 1.12
-# The runner sets these for each run; they do not make another stack.
-_RUN_PINS = ("THREADS", "AFFINITY", "PROC_BIND", "PLACES", "PYTHONHASHSEED", "GOMP_CPU_AFFINITY")
+# The runner sets these for each run, and torch the last one once its compiler is imported; they make no other stack.
+_RUN_PINS = (
+    *("THREADS", "AFFINITY", "PROC_BIND", "PLACES", "PYTHONHASHSEED", "GOMP_CPU_AFFINITY"),
+    "TORCHINDUCTOR_CACHE_DIR",
+)
 
 
 _EQUAL, _COMPARABLE, _NOT = (CompatibilityLevel.EQUAL, CompatibilityLevel.COMPARABLE, CompatibilityLevel.INCOMPARABLE)

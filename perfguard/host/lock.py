@@ -56,7 +56,7 @@ def _take(descriptor: int, path: Path, waiting: Callable[[str], None] | None) ->
         if waiting is None:
             raise HostUnfitError(
                 f"another perfguard run is measuring on this host ({owner}), and two at once would time each other; "
-                "wait for it (--wait)"
+                "wait for it: --wait, or PERFGUARD_WAIT=true for any command"
             )
         if owner != known:
             waiting(owner)

@@ -25,6 +25,7 @@ class SampleValues(NamedTuple):
     waited_s: float | None
     elapsed_s: float | None
     parent_cpu_s: float | None
+    parent_waited_s: float | None
     iterations: int
     minor_faults: int
     involuntary_switches: int
@@ -34,7 +35,7 @@ class SampleValues(NamedTuple):
 
 
 _SIGNAL_NUMBERS = SampleValues._fields[1:-1]
-_FLOATS = 6  # The first of them
+_FLOATS = 7  # The first of them
 
 
 class PackedSamples:
@@ -183,7 +184,13 @@ def cpu_clock_of(block: CaseBlock) -> CaseClock | None:
 
 
 def _wall_s(sample: SampleValues) -> tuple[float | None, float]:
-    return sample.elapsed_s, sample.value_s * sample.iterations
+    if sample.elapsed_s is None:
+        return None, 0.0
+    claimed_s = sample.value_s * sample.iterations
+    # A claim holds the waits for a CPU within it, which are at most what no CPU time explains; no claim holds others.
+    within_s = min(sample.waited_s or 0.0, max(0.0, claimed_s - sample.cpu_s * sample.iterations))
+    outside_s = max(0.0, (sample.parent_waited_s or 0.0) - within_s)
+    return sample.elapsed_s - outside_s, claimed_s
 
 
 def _cpu_s(sample: SampleValues) -> tuple[float | None, float]:

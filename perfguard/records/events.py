@@ -106,6 +106,8 @@ class SampleTimed:
     """Seconds of the whole sample by the parent's clock; None where these also hold what the benchmark leaves out."""
     parent_cpu_s: float | None = None
     """CPU seconds of the worker, without what it had started, over the same stretch, as the kernel told the parent."""
+    parent_waited_s: float | None = None
+    """Seconds in which the worker's first thread or the parent's was ready but had no CPU, over the same stretch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

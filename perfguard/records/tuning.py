@@ -95,6 +95,11 @@ class TrialOutcome:
     reasons: tuple[Fact, ...] = ()  # The gate's
 
     @property
+    def is_no_gain(self) -> bool:
+        """Whether a value that this trial was to confirm in the recipe goes; not where it ended without an answer."""
+        return self.verdict in (TrialVerdict.SLOWER, TrialVerdict.OPEN) and self.is_answered
+
+    @property
     def is_answered(self) -> bool:
         """Whether more time, or a calmer host, would not tell more."""
         if self.verdict is TrialVerdict.FAILED:

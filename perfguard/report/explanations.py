@@ -1,4 +1,4 @@
-"""What the words and numbers of a result mean: verdicts, exit codes and codes of the catalogue."""
+"""What the words and numbers of a result mean: verdicts, exit codes, codes of the catalogue, words of the glossary."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from perfguard.errors import ExitCode, UsageError
 from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.messages.catalog import CATALOG
+from perfguard.report.messages.glossary import GLOSSARY, meanings
 from perfguard.report.messages.message import UNKNOWN
 
 _VERDICTS: dict[Outcome | GateOutcome, str] = {
@@ -63,7 +64,7 @@ class Explanation:
 
 
 def explain(word: str) -> tuple[Explanation, ...]:
-    """All that a word names: a verdict, an exit code, a code, advice in brackets, or a group of codes (`verdict`).
+    """All that a word names: a verdict, an exit code, a code, advice in brackets, a group of codes, or a term.
 
     Raises:
         UsageError: It names nothing; with the nearest that does.
@@ -73,21 +74,25 @@ def explain(word: str) -> tuple[Explanation, ...]:
     for name in (wanted, wanted.replace(" ", "-"), _ADVICE + wanted.replace("-", "_")):
         if name in known:
             return (known[name],)
-    group = tuple(each for name, each in known.items() if name.startswith(wanted.rstrip(".") + "."))
-    if group:
-        return group
-    near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.7) or [name for name in known if wanted in name][:1]
+    code = wanted.replace("-", "_").rstrip(".")
+    group = tuple(each for name, each in known.items() if name.startswith(code + "."))
+    terms = tuple(Explanation(name=name, meaning=meaning) for name, meaning in meanings(wanted).items())
+    if found := terms + group or tuple(each for name, each in known.items() if name.endswith("." + code)):
+        return found
+    every = [*known, *GLOSSARY]
+    near = difflib.get_close_matches(wanted, every, n=1, cutoff=0.7) or [name for name in every if wanted in name][:1]
     hint = f"did you mean {near[0]!r}?" if near and wanted else "`perfguard explain` lists all that it knows"
-    raise UsageError(f"{word!r} is no verdict, exit code or code; {hint}")
+    raise UsageError(f"{word!r} is no verdict, exit code, code or term; {hint}")
 
 
 def groups() -> dict[str, tuple[str, ...]]:
-    """Everything that can be explained, by kind: the names of verdicts and exit codes, and the groups of codes."""
+    """Everything that can be explained, by kind: verdicts, exit codes, groups of codes, and terms."""
     rooms = dict.fromkeys(code.partition(".")[0] for code in sorted(CATALOG))
     return {
         "Verdicts": tuple(outcome.value for outcome in _VERDICTS),
         "Exit codes": tuple(str(int(code)) for code in _EXIT_CODES),
         "Groups of codes": tuple(rooms),
+        "Terms": tuple(GLOSSARY),
     }
 
 

@@ -44,7 +44,7 @@ from perfguard.runner.blocks.calibrate import (
     plan_cases,
 )
 from perfguard.runner.blocks.measure import Measuring, measure_blocks, plan_blocks
-from perfguard.runner.process.launching import build_bundle
+from perfguard.runner.process.launching import CONTROL_PACKAGES, build_bundle
 from perfguard.runner.process.starting import ProcessStarter
 from perfguard.runner.scaling import require_room
 from perfguard.runner.session import Request, Session
@@ -108,7 +108,8 @@ def start_arms(
         padded = pad_to_equal_size(environments[Arm.BASELINE], environments[Arm.CANDIDATE])
         environments = dict(zip(_BOTH, map(enlarge, padded, place.environment_bytes), strict=True))
     control = settings.workshop / _CONTROL
-    build_bundle(control, tree=None)  # not an arm's: what the arms run may have changed theirs
+    # Not an arm's: what the arms run may have changed theirs.
+    build_bundle(control, tree=None, packages=CONTROL_PACKAGES)
     starter = ProcessStarter(
         arms=arms,
         environments=environments,
@@ -239,6 +240,7 @@ class MeasuringLimits:
 
     budget_s: float  # Wall seconds from now
     max_blocks: int  # Blocks
+    least_blocks: int = 0  # Blocks that a verdict needs: where only the last one is missing, it exceeds the budget
     samples: int | None = None  # Samples of each arm, case and block; None for the plan's
 
 
@@ -274,6 +276,7 @@ def measure(
         arms=arms,
         needs_torch=needs_torch(session.request.cases),
         pause_s=pause_s,
+        least_blocks=limits.least_blocks if limits is not None else 0,
         answered=answered,
     )
     blocks = plan_blocks(len(plan.cases), seed=settings.seed, first=session.data.next_block)

@@ -19,6 +19,7 @@ from perfguard.records.run import CaseFailed
 
 _NEEDED_BYTES = 256 * 1024 * 1024  # Bundles, logs and raw files of a long run stay well below
 EVENTS = "events.jsonl"
+_FOLDERS = ("raw", "logs")
 _SYNCED = (BlockFinished, CaseFailed, RunFinished)
 
 
@@ -51,7 +52,7 @@ class RunFolder:
                     f"only {free // 1024**2} MiB are free at {runs}; a run needs {_NEEDED_BYTES // 1024**2} MiB: free "
                     "some, or remove old runs there"
                 )
-            for name in ("raw", "logs"):
+            for name in _FOLDERS:
                 (runs / run_id / name).mkdir(parents=True)
             return cls(runs / run_id)
         except OSError as error:
@@ -96,6 +97,15 @@ class RunFolder:
     def close(self) -> None:
         """Close the stream."""
         self._stream.close()
+
+    def remove(self) -> None:
+        """Remove what the run wrote; the folder stays where someone else wrote into it, too."""
+        for written in self.path.glob("*.json*"):
+            written.unlink(missing_ok=True)
+        for name in _FOLDERS:
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
 
 def read_events(path: Path) -> Iterator[Event]:

@@ -151,6 +151,11 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
             clear_leftovers(request.loaded.project, own=folder.path)
             _begin(session, mode)
             yield session
+        except UsageError:
+            if not session.data.revisions:
+                ending.pop_all()  # A request that was refused is no run: neither the history nor `show` knows of it
+                ending.callback(folder.remove)
+            raise
         finally:
             session.closing.close()
             for workshop in folder.path.glob(WORKSHOPS):

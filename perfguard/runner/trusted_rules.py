@@ -82,5 +82,5 @@ def _notes(repository: Path, commit: str, candidate: str, loaded: LoadedConfig, 
     if not changed:
         return (rules,)
     changed = tuple(dict.fromkeys(changed))
-    shown, more = changed[:_SHOWN], max(0, len(changed) - _SHOWN)
-    return (rules, fact("run.rules_changed", severity=Severity.NOTABLE, files=shown, more=more))
+    shown, more = changed[:_SHOWN], len(changed) - len(changed[:_SHOWN])
+    return (rules, fact("run.rules_changed", severity=Severity.GRAVE, files=shown, more=more or None))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from perfguard.errors import NothingSelectedError
-from perfguard.history.changes import CaseOnMachine, ChangePoint, change_points_of
+from perfguard.history.changes import ChangePoint, change_points_of
 from perfguard.history.database import Database
-from perfguard.history.queries import KnownRuns, read_case_ids, read_fingerprints, read_log, read_points
+from perfguard.history.queries import RecordedSeries, read_fingerprints, read_log
 from perfguard.history.revisions import compare_revisions
 from perfguard.history.states import read_states
 from perfguard.records.case_names import short_names
@@ -142,47 +142,34 @@ def projects(database: Database) -> tuple[str, ...]:
 def series_answer(
     database: Database,
     project: str,
-    case_id: str,
-    machine_id: str,
+    name: SeriesName,
+    recorded: RecordedSeries,
+    changes: Sequence[ListedChange],
     *,
     most: int = MOST_POINTS,
-    known: KnownRuns | None = None,
 ) -> Series:
-    """One series, decimated to at most so many points; changes among its newest runs, and their runs, stay.
-
-    `known` are the project's runs where they were read already.
-
-    Raises:
-        NothingSelectedError: There is no such series.
-    """
-    points = read_points(database, project, case_ids=[case_id], known=known)
-    found = _on_machine(points, database, project, case_id, machine_id)
-    title = short_names(read_case_ids(database, project))[case_id]
-    places = {point.run_id: place for place, point in enumerate(found.points)}
-    always = {places[change.after.run_id] for change in found.changes}
-    kept = kept_places([point.median_s for point in found.points], most=most, always=always)
+    """One series with its changes, decimated to at most so many points; the runs of the changes stay."""
+    starts = {change.run_id for change in changes}
+    always = [place for place, run in enumerate(recorded.runs) if run.run_id in starts] if starts else ()
+    kept = kept_places(recorded.medians_s, most=most, always=always)
     return Series(
-        case_id=case_id,
-        title=title,
-        machine_id=machine_id,
-        runs=len(found.points),
-        points=_points([found.points[place] for place in kept]),
-        bands=_bands(database, project, found.points),
-        changes=tuple(_change(change, title) for change in found.changes),
+        case_id=name.case_id,
+        title=name.title,
+        machine_id=name.machine_id,
+        runs=len(recorded),
+        points=_points(recorded.points(kept)),
+        bands=_bands(database, project, recorded),
+        changes=tuple(changes),
     )
 
 
-def _on_machine(
-    points: Sequence[HistoryPoint], database: Database, project: str, case_id: str, machine_id: str
-) -> CaseOnMachine:
-    """A case's points on one machine, with the changes among the newest of them: looking for them takes n²."""
-    here = tuple(point for point in points if (point.machine_id or "") == machine_id)
-    if not here:
-        where = f" on machine {machine_id!r}" if machine_id else ""
-        raise NothingSelectedError(f"project {project!r} has no case {case_id!r}{where}")
-    stated = read_states(database, project).get((case_id, here[0].machine_id), ())
-    changes = change_points_of(here[-MOST_RUNS:], stated)
-    return CaseOnMachine(case_id=case_id, machine_id=here[0].machine_id, points=here, changes=changes)
+def changes_in(
+    database: Database, project: str, name: SeriesName, recorded: RecordedSeries
+) -> tuple[ListedChange, ...]:
+    """The changes among the newest runs of a series: looking for them takes n²."""
+    stated = read_states(database, project).get((name.case_id, recorded.machine_id), ())
+    newest = recorded.points(range(max(0, len(recorded) - MOST_RUNS), len(recorded)))
+    return tuple(_change(change, name.title) for change in change_points_of(newest, stated))
 
 
 def _points(points: Sequence[HistoryPoint]) -> Points:
@@ -197,10 +184,11 @@ def _points(points: Sequence[HistoryPoint]) -> Points:
     )
 
 
-def _bands(database: Database, project: str, points: Sequence[HistoryPoint]) -> tuple[Band, ...]:
+def _bands(database: Database, project: str, recorded: RecordedSeries) -> tuple[Band, ...]:
     """A band for each stretch of one software stack, touching the next one."""
-    starts = [points[0], *(now for before, now in pairwise(points) if now.stack_id != before.stack_id)]
-    ends = [*(point.t_wall for point in starts[1:]), points[-1].t_wall]
+    stacks = enumerate(pairwise(run.stack_id for run in recorded.runs), start=1)
+    starts = recorded.points([0, *(place for place, (before, now) in stacks if now != before)])
+    ends = [*(point.t_wall for point in starts[1:]), recorded.runs[-1].started_at]
     changed = [(), *(_changed(database, project, before, now) for before, now in pairwise(starts))]
     return tuple(
         Band(start=point.t_wall, end=end, stack_id=point.stack_id, changed=facts)
@@ -242,13 +230,6 @@ def _change(change: ChangePoint, title: str) -> ListedChange:
     )
 
 
-def changes_of_series(database: Database, project: str, name: SeriesName, known: KnownRuns) -> tuple[ListedChange, ...]:
-    """Changes of one series, the same as its page shows."""
-    points = read_points(database, project, case_ids=[name.case_id], known=known)
-    found = _on_machine(points, database, project, name.case_id, name.machine_id)
-    return tuple(_change(change, name.title) for change in found.changes)
-
-
 def compare_answer(database: Database, project: str, before: str, after: str) -> RevisionComparison:
     """Two revisions, by the beginnings of their commits.
 
@@ -284,34 +265,24 @@ def _commit(database: Database, project: str, name: str) -> str:
 
 
 def change_details(
-    database: Database, project: str, name: tuple[str, str, str], every: Sequence[ListedChange]
+    database: Database, project: str, recorded: RecordedSeries, change: ListedChange, every: Sequence[ListedChange]
 ) -> ChangeDetails:
-    """One change, named by case, machine and run; `every` are all changes of the project.
-
-    Raises:
-        NothingSelectedError: There is no such change.
-    """
-    case_id, machine_id, run_id = name
-    points = read_points(database, project, case_ids=[case_id])
-    found = _on_machine(points, database, project, case_id, machine_id)
-    title = short_names(read_case_ids(database, project))[case_id]
-    point = next((change for change in found.changes if change.after.run_id == run_id), None)
-    if point is None:
-        raise NothingSelectedError(f"{case_id} on {machine_id or 'an unknown machine'} has no change at run {run_id!r}")
-    change = _change(point, title)
+    """One change of a series; `every` are all changes of the project."""
     here = (change.commit_before, change.commit_after)
     return ChangeDetails(
         change=change,
-        software=next(band for band in reversed(_bands(database, project, found.points)) if band.start <= change.at),
+        software=next(band for band in reversed(_bands(database, project, recorded)) if band.start <= change.at),
         elsewhere=tuple(
             other
             for other in every
-            if other.case_id == case_id
-            and other.machine_id != machine_id
+            if other.case_id == change.case_id
+            and other.machine_id != change.machine_id
             and change.commit_after is not None
             and (other.commit_before, other.commit_after) == here
         ),
-        other_cases=tuple(other for other in every if other.run_id == run_id and other.case_id != case_id),
+        other_cases=tuple(
+            other for other in every if other.run_id == change.run_id and other.case_id != change.case_id
+        ),
         commands=_commands(change),
     )
 

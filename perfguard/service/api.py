@@ -28,7 +28,6 @@ from perfguard.service.answers import (
     compare_answer,
     log_answer,
     projects,
-    series_names,
 )
 from perfguard.service.decimation import MOST_POINTS
 from perfguard.service.fleet_answers import FleetAnswer, fleet_answer
@@ -63,7 +62,7 @@ def _lists(service: Service) -> list[Any]:
 
     @get("/api/series", summary="All series of a project", sync_to_thread=True)
     def get_series_names(project: Project = None) -> list[SeriesName]:
-        return list(series_names(database, service.project(project)))
+        return list(service.names(service.project(project)))
 
     @get("/api/changes", summary="Changes of level of all series, the newest first", sync_to_thread=True)
     def get_changes(project: Project = None) -> KnownChanges:

@@ -17,7 +17,7 @@ from perfguard.fleet.hosts import read_hosts
 from perfguard.fleet.overview import read_status
 from perfguard.records.history import CaseBetweenRevisions
 from perfguard.report.escaping import shown
-from perfguard.service.answers import ListedChange, compare_answer, log_answer, projects, series_names
+from perfguard.service.answers import ListedChange, compare_answer, log_answer, projects
 from perfguard.service.fleet_answers import fleet_answer
 from perfguard.service.shared import SEES_ALL, Service, compressed_response
 from perfguard.units import format_ago, format_duration, format_effect, format_seconds
@@ -75,7 +75,7 @@ def _cases(service: Service, pages: _Renderer) -> list[Any]:
     def cases(project: OptionalName = None) -> Response[str]:
         wanted = service.project(project)
         runs = log_answer(database, wanted, last=_LATEST)
-        return pages.page("cases.html", project, series=series_names(database, wanted), runs=runs)
+        return pages.page("cases.html", project, series=service.names(wanted), runs=runs)
 
     @get("/case", include_in_schema=False, sync_to_thread=True)
     def case_page(
@@ -85,8 +85,7 @@ def _cases(service: Service, pages: _Renderer) -> list[Any]:
 
         def make() -> bytes:
             found = service.series(wanted, case, machine)
-            names = series_names(database, wanted)
-            others = [name for name in names if name.case_id == case and name.machine_id != machine]
+            others = [name for name in service.names(wanted) if name.case_id == case and name.machine_id != machine]
             of = found.points
             latest = list(zip(of.at, of.median_s, of.run_id, of.commit, strict=True))[: -_LATEST - 1 : -1]
             return pages.text("case.html", project, series=found, others=others, latest=latest).encode()

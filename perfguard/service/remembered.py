@@ -7,16 +7,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
 from perfguard.errors import PerfguardError
 from perfguard.history.database import Database
-from perfguard.history.queries import read_known_runs
-from perfguard.service.answers import ListedChange, SeriesName, changes_of_series, newest_row, series_names
+from perfguard.history.queries import KnownRuns, read_known_runs, read_series
+from perfguard.service.answers import ListedChange, SeriesName, changes_in, newest_row, series_names
 
 T = TypeVar("T")
 _FRESH_S = 1.0  # How long nothing new is looked for
 _FIRST_WAIT_S = 1.0
+_YIELDS_S = 0.05  # How long at most an answer that is being made goes before the changes of a series
 
 
 class Answers(Generic[T]):
@@ -26,6 +28,12 @@ class Answers(Generic[T]):
         self._found: OrderedDict[Hashable, T] = OrderedDict()
         self._lock = threading.Lock()
         self._most = most
+        self._making = 0
+
+    @property
+    def is_making(self) -> bool:
+        """Whether one is being made."""
+        return self._making > 0
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The answer of a key, made where it is not known."""
@@ -33,7 +41,12 @@ class Answers(Generic[T]):
             if key in self._found:
                 self._found.move_to_end(key)
                 return self._found[key]
-        made = make()
+            self._making += 1
+        try:
+            made = make()
+        finally:
+            with self._lock:
+                self._making -= 1
         with self._lock:
             self._found[key] = made
             while len(self._found) > self._most:
@@ -60,8 +73,8 @@ class Newest:
 @dataclass
 class _Project:
     version: tuple[int, int] = (-1, -1)
-    changes: dict[SeriesName, tuple[ListedChange, ...]] = field(default_factory=dict)
-    versions: dict[SeriesName, tuple[int, int]] = field(default_factory=dict)
+    found: dict[SeriesName, tuple[tuple[int, int], tuple[ListedChange, ...]]] = field(default_factory=dict)
+    """The changes of each series, with the newest run and the newest word on a change that they were found for."""
     total: int = 0
     is_busy: bool = False
 
@@ -78,8 +91,9 @@ class KnownChanges:
 class ChangesOfProjects:
     """Changes of all series, kept up to date by a thread: looking at a thousand series takes seconds."""
 
-    def __init__(self, database: Database, newest: Newest) -> None:
+    def __init__(self, database: Database, newest: Newest, is_answering: Callable[[], bool] = lambda: False) -> None:
         self._database, self._newest = database, newest
+        self._is_answering = is_answering
         self._projects: dict[str, _Project] = {}
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -102,13 +116,27 @@ class ChangesOfProjects:
                 self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
                 thread.start()
         deadline = time.monotonic() + _FIRST_WAIT_S
-        while known.is_busy and not known.changes and time.monotonic() < deadline:
+        while known.is_busy and not known.found and time.monotonic() < deadline:
             time.sleep(0.02)
         with self._lock:
-            changes = [change for found in known.changes.values() for change in found]
-            computed, total = len(known.changes), max(known.total, len(known.changes))
+            changes = [change for _, found in known.found.values() for change in found]
+            computed, total = len(known.found), max(known.total, len(known.found))
         changes.sort(key=lambda change: -change.at)
         return KnownChanges(changes=tuple(changes), computed=computed, series=total)
+
+    def of_series(
+        self, project: str, name: SeriesName, row: int, find: Callable[[], tuple[ListedChange, ...]]
+    ) -> tuple[ListedChange, ...]:
+        """Changes of one series whose newest run has this row: found now unless they are known."""
+        version = row, self._newest.of(project)[1]
+        with self._lock:
+            known = self._projects.setdefault(project, _Project())
+            if name in known.found and known.found[name][0] == version:
+                return known.found[name][1]
+        changes = find()
+        with self._lock:
+            known.found[name] = version, changes
+        return changes
 
     def _compute(self, project: str, known: _Project, version: tuple[int, int]) -> None:
         try:
@@ -117,20 +145,28 @@ class ChangesOfProjects:
             there = set(names)
             with self._lock:
                 known.total = len(names)
-                known.changes = {name: found for name, found in known.changes.items() if name in there}
+                known.found = {name: found for name, found in known.found.items() if name in there}
             for name in names:
                 if self._is_closed.is_set():
                     return
-                of_series = rows.get((name.case_id, name.machine_id), 0), version[1]
-                if known.versions.get(name) != of_series:
-                    found = changes_of_series(self._database, project, name, known_runs)
-                    with self._lock:
-                        known.changes[name], known.versions[name] = found, of_series
+                row = rows.get((name.case_id, name.machine_id), 0)
+                self.of_series(project, name, row, partial(self._find, project, name, known_runs))
             known.version = version
         except PerfguardError:  # the next request tries again, and says what fails
             pass
         finally:
             known.is_busy = False
+
+    def _find(self, project: str, name: SeriesName, runs: KnownRuns) -> tuple[ListedChange, ...]:
+        self._yield()
+        recorded = read_series(self._database, project, name.case_id, name.machine_id, runs)
+        return changes_in(self._database, project, name, recorded) if recorded else ()
+
+    def _yield(self) -> None:
+        """Let an answer be made first: Python computes on one core at a time."""
+        deadline = time.monotonic() + _YIELDS_S
+        while self._is_answering() and time.monotonic() < deadline:
+            time.sleep(_YIELDS_S / 10)
 
 
 def _newest_of_series(database: Database, project: str) -> dict[tuple[str, str], int]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from perfguard.errors import MeasurementError
-from perfguard.records.run import BlockConditions
+from perfguard.records.run import BlockConditions, Stage
+from perfguard.records.run_data import RunData
+from perfguard.records.verdict import Policy
 from perfguard.stats.numeric import MAD_TO_SD
 
 MAX_STEAL_RATIO = 0.05  # More than this share of the block's wall time stolen by the hypervisor voids the block
@@ -52,10 +55,15 @@ class VoidedBlock:
 class Voiding:
     """What the arm-blind rule did to a run."""
 
-    voided: tuple[VoidedBlock, ...]  # Left out, worst first; at most the allowed share
-    spared: tuple[VoidedBlock, ...]
-    """Disturbed too, but kept because the allowed share was used up, worst first; then the host is unstable."""
+    voided: tuple[VoidedBlock, ...]  # Left out, worst first
+    spared: tuple[VoidedBlock, ...]  # Disturbed too, but kept because no more may be left out, worst first
     blocks_total: int
+    allowed: int  # Blocks that the allowed share comes to
+
+    @property
+    def is_unstable(self) -> bool:
+        """Whether more than the allowed share of the blocks was disturbed."""
+        return len(self.voided) + len(self.spared) > self.allowed
 
     @property
     def blocks(self) -> frozenset[int]:
@@ -63,13 +71,14 @@ class Voiding:
         return frozenset(block.block for block in self.voided)
 
 
-def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> Voiding:
+def void_blocks(conditions: Sequence[BlockConditions], policy: Policy) -> Voiding:
     """Apply the rule: stolen time, involuntary switches, a slow control workload, load of other programs.
 
     Only *bad* directions count: a fast control workload or few switches void nothing. A signal that a block lacks is
     not held against it.
 
-    There is one entry per block; at most this share of them is voided, rounded to the nearest.
+    There is one entry per block. At most the policy's share of them is voided, rounded to the nearest, and as many stay
+    as a verdict needs: a disturbed block widens the interval, a missing one would leave the gate open.
 
     Raises:
         MeasurementError: A block is given twice, or a control workload sample is not a time.
@@ -92,8 +101,20 @@ def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> V
         causes = {cause: value for _, cause, value in worst_first}
         disturbed.append(VoidedBlock(block=block, severity=worst_first[0][0], causes=causes))
     disturbed.sort(key=lambda entry: (-entry.severity, entry.block))
-    allowed = math.floor(max_fraction * len(conditions) + 0.5)
-    return Voiding(voided=tuple(disturbed[:allowed]), spared=tuple(disturbed[allowed:]), blocks_total=len(conditions))
+    allowed = math.floor(policy.max_void_fraction * len(conditions) + 0.5)
+    most = min(allowed, max(len(conditions) - policy.min_blocks, 0))
+    return Voiding(
+        voided=tuple(disturbed[:most]), spared=tuple(disturbed[most:]), blocks_total=len(conditions), allowed=allowed
+    )
+
+
+def voided_blocks(data: RunData) -> frozenset[int]:
+    """Numbers of the blocks that the rule leaves out of a recorded run; blocks have one numbering for all stages."""
+    found: set[int] = set()
+    for stage in Stage:
+        with suppress(MeasurementError):  # a control workload that is no time: the gate says so
+            found |= void_blocks(data.conditions(stage), Policy()).blocks
+    return frozenset(found)
 
 
 def _stolen(conditions: Sequence[BlockConditions]) -> Iterator[_Finding]:

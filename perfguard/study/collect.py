@@ -208,6 +208,13 @@ def _require_same(folder: Path, done: Collection[StoredItem]) -> None:
             )
 
 
+def nothing_measured(problems: Iterable[Fact]) -> MeasurementError:
+    """That a study's folder stays empty, and each reason once."""
+    ended = {"study.budget_ended": "the budget allows no measurement"}
+    said = dict.fromkeys(str(found.values.get("error", ended.get(found.code, found.code))) for found in problems)
+    return MeasurementError(": ".join(filter(None, ["nothing was measured", "; ".join(said)])))
+
+
 def evidence_of(done: Mapping[str, StoredItem], problems: Mapping[str, Fact]) -> StudyEvidence:
     """All items as one value.
 
@@ -215,8 +222,7 @@ def evidence_of(done: Mapping[str, StoredItem], problems: Mapping[str, Fact]) ->
         MeasurementError: There is none.
     """
     if not done:
-        said = "; ".join(str(found.values.get("error", found.code)) for found in problems.values())
-        raise MeasurementError(f"nothing was measured{f': {said}' if said else ''}")
+        raise nothing_measured(problems.values())
     values = [item.value for item in done.values()]
     return StudyEvidence(
         machine=next(iter(done.values())).machine,

@@ -8,19 +8,20 @@ import numpy as np
 
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.task_results import MeasuredSpeed
-from perfguard.records.tasks import Scenario
+from perfguard.records.tasks import ComplianceTest, Scenario
 from perfguard.tasks.loadgen_logs import LoggedAnswer
 from perfguard.tasks.scores import LEAST_EQUAL_DB, snr_db
 
 LEAST_OF_CLAIM = 0.95
 """Share of the claimed speed that one of the tries must reach. Source: MLPerf Mobile's submission rules."""
-MOST_TRIES = 5
+MOST_TRIES = 5  # Of a measurement that tells against the package: one that does not is enough
 QUALITY_TOLERANCE = 0.05
 """How far the quality may be from the claimed one, as a share of it. Source: the same."""
 MOST_GAIN_OF_SAME = 0.10
 """How much faster one sample over and over may be than each sample once. Source: MLPerf inference, TEST04."""
 MOST_LOSS_OF_SAMPLED = 0.10
 """How much slower a measurement may be that logs some answers. Source: MLPerf inference, TEST01."""
+_TIMED_TESTS = (ComplianceTest.SAMPLED, ComplianceTest.UNIQUE, ComplianceTest.SAME)
 
 
 def share_of_claim(scenario: Scenario, claimed: float, found: float) -> float:
@@ -72,6 +73,13 @@ def judge_same(unique: MeasuredSpeed, same: MeasuredSpeed) -> tuple[Fact, ...]:
         return ()
     values = {"gain_ratio": gain, "most_ratio": MOST_GAIN_OF_SAME}
     return (fact("audit.caching", values, severity=Severity.GRAVE),)
+
+
+def accuses(speeds: Mapping[ComplianceTest | None, MeasuredSpeed]) -> bool:
+    """Whether the times of the compliance tests tell against a cell, as those of short queries do by chance."""
+    plain, sampled, unique, same = (speeds.get(test) for test in (None, *_TIMED_TESTS))
+    is_slowed = plain is not None and sampled is not None and (_slower(plain, sampled) or 0.0) > MOST_LOSS_OF_SAMPLED
+    return is_slowed or (unique is not None and same is not None and bool(judge_same(unique, same)))
 
 
 def _slower(one: MeasuredSpeed, other: MeasuredSpeed) -> float | None:

@@ -22,6 +22,7 @@ _MARK = ":::MLLOG "
 _FILE = re.compile(r'"file": "[^"]*"')
 """LoadGen's own source file; on Windows with backslashes that are no JSON."""
 _LINE = re.compile(r"^\s*\*?\s*([^:]+?)\s*:\s*(.*?)\s*$")
+_MOST = 2.0**64  # Beyond what LoadGen counts in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +34,11 @@ class DetailLog:
     warnings: tuple[str, ...]
 
     def number(self, key: str) -> float | None:
-        """The value of a key, where it is a number."""
+        """The value of a key, where it is a number that LoadGen could have counted or measured."""
         value = self.values.get(key)
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return None
+        return float(value) if -_MOST <= value <= _MOST else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ def logs_folder(
     division = "open" if plan.is_open else "closed"
     name = Path("performance", f"run_{number + 1}") if mode is Mode.PERFORMANCE else Path("accuracy")
     if test is not None:
-        name = Path("compliance", test.value)
+        name = Path("compliance", test.value if number == 0 else f"{test.value}-{number + 1}")
     benchmark = f"{plan.task.name}-{cell.id.replace('#', '-')}"
     return Path(division, ORGANIZATION, "results", system, benchmark, SCENARIO_FOLDERS[plan.scenario], name)
 

@@ -163,12 +163,13 @@ def _add_pairs(state: _State, toggles: Iterable[Toggle]) -> Generator[Trial, Tri
 def _keep(state: _State, toggles: Sequence[Toggle]) -> Generator[Trial, TrialOutcome | None, None]:
     """Remove what is no gain in the recipe as it is, the least promising first; without it is before, with it after.
 
-    Where the recipe without a value computes something else, or fails, the value stays.
+    Where the recipe without a value computes something else, or fails, the value stays; so does one whose trial had no
+    time for an answer, since it was a gain before.
     """
     for toggle in reversed(toggles):
         if state.is_open(toggle.name):
             continue
         without = without_toggle(state.recipe, toggle.name)
         outcome = yield from _compare(state, Trial(purpose=Purpose.KEEP, before=without, after=state.recipe))
-        if outcome.verdict in (TrialVerdict.SLOWER, TrialVerdict.OPEN):
+        if outcome.is_no_gain:
             state.recipe = without

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
 import platform
 import sys
 from collections.abc import Mapping, Sequence
@@ -47,6 +45,8 @@ def attest(
     `foreign_roots`; `shadowed` names that the arm's tree holds but that were imported from elsewhere; `distributions`
     `name==version`, sorted; `torch_file` where torch came from.
     """
+    import importlib.metadata  # a third of what a worker without torch imports, and only its first one attests
+
     files = {name: Path(file).resolve() for name, file in sorted({**further, **imported_files()}.items())}
     own = [Path(root).resolve() for root in roots]
     foreign = [Path(root).resolve() for root in foreign_roots]
@@ -63,6 +63,8 @@ def attest(
 
 
 def _below(files: dict[str, Path], roots: Sequence[Path]) -> list[dict[str, str]]:
+    import hashlib
+
     found = []
     for name, path in files.items():
         root = next((root for root in roots if holds(root, path)), None)

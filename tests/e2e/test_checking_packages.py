@@ -123,6 +123,40 @@ def test_a_score_that_was_edited_is_found(forger):
     assert [found.code for found in broken_rules(read_tree(forger.root))] == ["check.claim"]
 
 
+def test_a_figure_that_the_log_no_longer_has_confirms_no_claim(forger):
+    path = forger.performance[0] / DETAIL
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(line for line in lines if "early_stopping_latency_ss" not in line) + "\n")
+    forger.edit_run(lambda run: run["speed"].update(score_s=1e-9))
+    assert "check.claim" in forger.broken()
+
+
+@pytest.mark.parametrize("value", [float("inf"), 10**400, "many", None])
+def test_a_count_that_is_no_number_is_not_that_of_the_stamps(forger, value):
+    forger.set_logged("result_query_count", value)
+    assert "check.stamp_count" in forger.broken()
+
+
+def test_a_file_without_a_checksum_is_found(forger):
+    forger.edit(lambda manifest: manifest.update(files={}))
+    assert {found.code for found in broken_rules(read_tree(forger.root))} == {"check.file_changed"}
+    assert not forger.broken()
+    (forger.performance[0] / "added.txt").write_text("more")
+    assert {found.code for found in broken_rules(read_tree(forger.root))} == {"check.file_changed"}
+
+
+@pytest.mark.parametrize("quality", [0.5, 1.0, 2.0, None])
+def test_a_quality_that_was_edited_is_found(forger, quality):
+    forger.edit(lambda manifest: manifest["cells"][0].update(quality=quality))
+    assert [found.code for found in broken_rules(read_tree(forger.root))] == ["check.claim"]
+
+
+def test_a_quality_that_no_metric_can_have_is_found_also_where_all_of_the_package_claims_it(forger):
+    forger.edit(lambda manifest: manifest["cells"][0].update(quality=2.0))
+    forger.edit(lambda manifest: [run["quality"].update(value=2.0) for run in manifest["runs"] if run["quality"]])
+    assert [found.code for found in broken_rules(read_tree(forger.root))] == ["check.quality"]
+
+
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"\x93NUMPY", bytes(range(256)) * 100])
 def test_time_stamps_that_are_rubbish_are_said_to_be(forger, content):
     (forger.performance[0] / "perfguard_stamps.npz").write_bytes(content)

@@ -120,7 +120,7 @@ def test_what_cannot_be_trained_is_said_in_a_sentence(training, arguments, code,
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("simulate",), 3, "no run is recorded"),
+        (("simulate",), 3, "no training is in"),
         (("simulate", "--computer", "uc-mercd"), 2, "did you mean 'uc-merced'"),
         (("simulate", "--computer", "aws-p3", "--preset", "digits"), 2, "a computer of the paper trains on covtype"),
         (("simulate", "--preset", "w8a"), 2, "--preset belongs to --computer"),

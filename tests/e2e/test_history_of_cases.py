@@ -90,6 +90,8 @@ def test_a_database_is_copied_verified_and_put_back(recorded):
     assert (done.returncode, "copied 3 runs" in done.stdout) == (0, True), done.stderr
     assert recorded.run("db", "verify").returncode == 0
     assert recorded.run("db", "backup", "copy.sqlite").returncode == 2
+    assert "there is no folder absent" in recorded.run("db", "backup", "absent/copy.sqlite").stderr
+    assert not (recorded.path / "absent").exists()
     status = json.loads(recorded.run("db", "status", "--format", "json").stdout)
     assert (status["runs"], status["projects"]) == (3, 1)
 
@@ -128,7 +130,7 @@ def record_a_step(project, case_id):
     with opened("history.sqlite", project.path) as database:
         for number in range(24):
             level_s = (0.010 if number < 12 else 0.011) * (1 + 0.001 * (number * 7 % 5))
-            run = a_run(number, median_s=level_s, project=project.path.name)
+            run = a_run(number, median_s=level_s, project=str(project.path.resolve()))
             add_run(database, replace(run, cases=(replace(run.cases[0], case_id=case_id),)))
 
 

@@ -43,7 +43,8 @@ def test_a_wrong_token_a_wrong_address_and_no_token_are_named(server, empty_proj
         (url, {"PERFGUARD_TOKEN": "pg_wrong"}, 2, "refuses the run"),
         (url, {}, 2, "PERFGUARD_TOKEN is not set"),
         ("ftp://x", {"PERFGUARD_TOKEN": token}, 2, "write the address of the server"),
-        ("http://127.0.0.1:9", {"PERFGUARD_TOKEN": token}, 3, "cannot be reached"),
+        ("http://127.0.0.1:9", {"PERFGUARD_TOKEN": token}, 3, "cannot be reached: Connection refused"),
+        (url.replace("http:", "https:"), {"PERFGUARD_TOKEN": token}, 3, "is it http:// instead of https://?"),
     ):
         done = empty_project.run("history", "push", "--to", address, **variables)
         assert (done.returncode, message in done.stderr) == (code, True), done.stderr

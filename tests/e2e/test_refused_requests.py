@@ -42,3 +42,11 @@ def test_names_that_no_file_can_have_give_a_sentence(project):
         assert "a name is too long" in done.stderr
     done = project.run("compare", "--baseline", "env:A=\udcff")
     assert (done.returncode, "no text" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+
+
+def test_a_request_that_is_refused_leaves_no_run(project):
+    done = project.run("compare", "--baseline", "env:A=1", "--candidate", "git:nowhere")
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr
+    assert not list(project.path.glob(".perfguard/runs/*"))
+    assert "no run is recorded" in project.run("show").stderr

@@ -19,8 +19,6 @@ from perfguard.worker.results import checks_of  # noqa: E402
 from tests.cpu_features import DTYPES_OF_STEPS  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from perfguard.benchmarks.api import Timed
 
 pytestmark = pytest.mark.torch
@@ -68,14 +66,6 @@ SMALL_KERNELS: dict[str, dict[str, Any]] = {
 
 DTYPES = ("fp32", "bf16")
 OPTIMIZERS = ("for-loop", "foreach", "fused")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def build(name: str, **parameters: object) -> Timed:

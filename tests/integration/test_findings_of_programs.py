@@ -1,4 +1,4 @@
-"""What rules find in small programs that torch really ran, and that they leave the mended program alone."""
+"""What rules find in small programs that torch really ran, and that they find nothing in the fixed program."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def test_a_gradient_that_comes_back_contiguous_mixes_layouts_until_it_is_hooked(
     finding = healthy["mixed-layouts"]
     assert {key.op for key in finding.ops} == {"aten::threshold_backward"}
     hook = "x.register_hook(lambda gradient: gradient.contiguous(memory_format=torch.channels_last))"
-    mended = changed(("        return self.head(", f"        {hook}\n        return self.head("))
-    assert "mixed-layouts" not in found(mended, tmp_path)
+    fixed = changed(("        return self.head(", f"        {hook}\n        return self.head("))
+    assert "mixed-layouts" not in found(fixed, tmp_path)
 
 
 def test_a_plain_optimizer_is_not_fused(tmp_path):
@@ -203,6 +203,7 @@ def test_convolutions_without_onednn_are_found(tmp_path):
 
 
 def test_many_tiny_ops_are_a_fragmented_step(tmp_path):
-    loop = "loss = criterion(model(images), labels)\n    for _ in range(800):\n        loss = loss + 0.001"
-    source = changed(("loss = criterion(model(images), labels)", loop), ("64, 64", "8, 8"))
+    loss = "loss = criterion(model(images), labels)"  # what is added to its copy has no backward pass
+    loop = f"{loss}\n    copy = loss.detach()\n    for _ in range(800):\n        copy = copy + 0.001"
+    source = changed((loss, loop), ("64, 64", "8, 8"))
     assert found(source, tmp_path)["fragmented-trace"].seen[1].values["phase"] == "loss"

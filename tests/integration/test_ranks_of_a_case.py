@@ -58,14 +58,6 @@ def group_of(tmp_path, monkeypatch):
         group.close()
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 MODULE = """
 import torch
 from torch import nn

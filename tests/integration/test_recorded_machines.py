@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from perfguard.errors import UsageError
+from perfguard.host.hardware_arms import cpus_on
 from perfguard.host.identity import match
 from perfguard.host.parsers.cpu import microarchitecture, parse_cpuinfo
 from perfguard.host.parsers.reading import extract
@@ -23,6 +24,7 @@ from perfguard.host.probe import probe
 from perfguard.records.machine.cpuset import format_cpu_list, parse_cpu_list
 from perfguard.records.machine.fingerprint import CompatibilityLevel, CoreClass, Fingerprint, MemoryKind, QuotaState
 from perfguard.records.ranks import Ranks
+from perfguard.records.tasks import Hardware
 from perfguard.report.terminal.fingerprint import render_fingerprint
 
 MACHINES = Path(__file__).resolve().parents[3] / "shared" / "data" / "machines"
@@ -313,3 +315,27 @@ def test_microarchitectures_are_named_as_archspec_expects(head: Path) -> None:
     expected = head.name.split("-", 2)[2]
     found = microarchitecture(parse_cpuinfo(head.read_text(encoding="utf-8")))
     assert found == NOT_HEADS_OF_LINUX_NAMES.get(expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "threads", "cpus"),
+    [
+        ("i7-1370P-raptorlake-hybrid", Hardware.P_CORES, 6, "0,2,4,6,8,10"),
+        ("i7-1370P-raptorlake-hybrid", Hardware.P_CORES, 7, None),
+        ("i7-1370P-raptorlake-hybrid", Hardware.E_CORES, 8, "12-19"),
+        ("i7-1370P-raptorlake-hybrid", Hardware.ONE_SOCKET, 2, None),
+        ("i5-L16G7-lakefield-hybrid", Hardware.P_CORES, 1, "4"),
+        ("i5-L16G7-lakefield-hybrid", Hardware.E_CORES, 4, "0-3"),
+        ("xeon-gold-6230-cascadelake-2s", Hardware.ONE_SOCKET, 20, ",".join(map(str, range(0, 40, 2)))),
+        ("xeon-gold-6230-cascadelake-2s", Hardware.TWO_SOCKETS, 4, "0-3"),
+        ("xeon-gold-6230-cascadelake-2s", Hardware.SMT, 4, "0,40,1,41"),
+        ("xeon-gold-6230-cascadelake-2s", Hardware.NO_SMT, 4, "0-3"),
+        ("xeon-gold-6130-skylake-2s-nosmt", Hardware.SMT, 4, None),
+        ("xeon-gold-6130-skylake-2s-nosmt", Hardware.TWO_SOCKETS, 32, "0-31"),
+    ],
+)  # fmt: skip
+def test_parts_of_a_machine_have_the_cpus_that_the_kernel_says(fingerprints, name, part, threads, cpus):
+    topology = fingerprints[name].topology
+    online = frozenset(topology.online)
+    found = cpus_on(part, topology, threads=threads, selected=tuple(online), available=online)
+    assert found is None if cpus is None else sorted(found) == sorted(parse_cpu_list(cpus))

@@ -39,14 +39,6 @@ TOGGLES = [
 STEPS = 3
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def trained(**parameters):
     """Loss of each step, and the gradients' norm of the first."""
     torch.manual_seed(3)

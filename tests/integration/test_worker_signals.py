@@ -105,10 +105,10 @@ def started(starter):
     return greeted(starter, ArmWorker, {"import_torch": False}, calibrate=False, block=next(_blocks))
 
 
-def samples_of(starter, name):
+def samples_of(starter, name, loops=LOOPS):
     with started(starter) as (worker, _):
         worker.prepare(plain_case(name), seed=1, check=False)
-        worker.open(plain_case(name), inner_loops=LOOPS, spin_s=0.0)
+        worker.open(plain_case(name), inner_loops=loops, spin_s=0.0)
         found = []
         while worker.is_waiting:
             found.append(worker.sample(block=0, case_id=name))
@@ -121,12 +121,13 @@ def test_cpu_seconds_are_those_of_an_iteration(starter):
 
 
 def test_a_neighbour_on_the_same_cpus_shows_as_waiting(starter):
+    loops = 10 * LOOPS  # The scheduler lets a process that has waited for its turn go first for some milliseconds
     with busy_neighbours():
-        waited_s = [timed.waited_s for timed in samples_of(starter, "burning")]
+        waited_s = [timed.waited_s for timed in samples_of(starter, "burning", loops)]
     if None in waited_s:
         pytest.skip("this kernel does not count how long threads wait for a CPU")
     # Whoever shares a CPU fairly with one neighbour gets half of it.
-    assert sum(waited_s) >= 0.2 * SAMPLES * LOOPS * 0.005
+    assert sum(waited_s) >= 0.2 * SAMPLES * loops * 0.005
 
 
 def test_waiting_shows_as_voluntary_switches(starter):

@@ -21,7 +21,7 @@ NORM = "kernel.layer_norm[tokens=128,dtype=fp32,phase=forward+backward]"
 LINEAR = "kernel.linear[m=128,dtype=fp32,phase=forward+backward]"
 NARROW = "kernel.matmul[size=256,dtype=bf16,phase=forward]"
 FAST = ("--sample-s", "0.005", "--samples", "4", "--max-blocks", "3", "--no-progress")
-FOR_HUGE_EFFECTS = ("--sample-s", "0.005", "--samples", "3", "--max-blocks", "16", "--budget", "400", "--no-progress")
+FOR_HUGE_EFFECTS = ("--sample-s", "0.002", "--samples", "2", "--max-blocks", "8", "--budget", "400", "--no-progress")
 """Five quiet blocks decide, and end the measurement; beside other work it takes some more."""
 
 

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from tests.tiny_projects import facts, outcomes, verdicts
+from tests.tiny_projects import facts, noted, outcomes, verdicts
 
 REVISIONS = ("--baseline", "git:HEAD^1", "--candidate", "git:HEAD")
 GENERATED = ("LENGTH = 20_000", "try:\n    from generated import LENGTH\nexcept ImportError:\n    LENGTH = 20_000")
@@ -26,6 +26,16 @@ def assert_passed_unmeasured(result) -> None:
     assert [reason["code"] for reason in result["reasons"]] == ["arms.identical"]
     assert set(outcomes(result).values()) == {"same-code"}
     assert all(facts(verdict, "verdict.not_measured") for verdict in verdicts(result).values())
+
+
+@pytest.mark.parametrize("has_benchmarks", [True, False])
+def test_a_gate_without_a_case_of_the_project_says_so(project, has_benchmarks):
+    if not has_benchmarks:
+        project.write("perfguard.toml", "")
+        project.commit("no benchmarks")
+    result = project.result("gate", "--baseline", "git:HEAD")
+    assert_passed_unmeasured(result)
+    assert bool(noted(result, "run.only_built_in")) is not has_benchmarks
 
 
 @pytest.mark.parametrize("command", [("compare",), ("gate", "--baseline", "git:HEAD")])

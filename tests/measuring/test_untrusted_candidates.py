@@ -222,7 +222,7 @@ def test_time_that_the_candidate_does_not_claim_fails_the_case(project):
     project.write("tiny_work.py", PATCHED_TIMER + (project.path / "tiny_work.py").read_text("utf-8"))
     project.replace("tiny_work.py", *DOUBLED)
     project.commit("slower, with a clock of its own")
-    result = project.result("compare", *REVISIONS, "--no-progress")
+    result = project.result("compare", *REVISIONS, "--no-progress", "--sample-s", "0.02")
     assert outcomes(result) == dict.fromkeys(("tiny.sum", "tiny.sort"), "failed")
     verdict = result["gate"]["verdicts"][0]
     assert verdict["reasons"][0]["code"] == "case.time_hidden"

@@ -1,6 +1,6 @@
 """What runs of tasks come to on this machine: false alarms, a small slowdown, matrices, run sizes, LoadGen's own time.
 
-`make proof-tasks`: three quarters of an hour, nothing else running; resumes. It wants `perfguard task fetch
+`make proof-tasks`: an hour and a half, nothing else running; resumes. It wants `perfguard task fetch
 ssd-mobilenetv2` before. Writes `docs/measurements/tasks-<machine_id>.md`; `--only NAME` measures one part. Ends with 1
 where more than one of 20 comparisons of equal cells is red, or a slowdown of 5 % is not found.
 """
@@ -84,10 +84,14 @@ def matrix(name: str, backends: str, precisions: str) -> Callable[[Path, Found],
     return measure
 
 
-def training(folder: Path, known: Found) -> None:
-    """The time to 96 % on digits with five seeds."""
-    if "cells" not in known:
-        known["cells"] = task(folder, "run", "digits", "--scenario", "training")["cells"]
+def training(name: str, threads: int) -> Callable[[Path, Found], None]:
+    """The time to a task's quality with five seeds."""
+
+    def measure(folder: Path, known: Found) -> None:
+        if "cells" not in known:
+            known["cells"] = task(folder, "run", name, "--scenario", "training", "--threads", str(threads))["cells"]
+
+    return measure
 
 
 def sizes(folder: Path, known: Found) -> None:
@@ -126,7 +130,8 @@ def loadgen(_: Path, known: Found) -> None:
 
 PARTS: Mapping[str, tuple[Callable[[Path, Found], None], int]] = {
     "loadgen": (loadgen, 1),
-    "training": (training, 1),
+    "training": (training("digits", 1), 1),
+    "retinanet": (training("retinanet", 2), 1),
     "equal": (equal_cells, EQUAL_RUNS),
     "slower": (slower_cell, 3),
     "ssd": (matrix("ssd-mobilenetv2", "eager,compile,onnxruntime,openvino,litert", "fp32,int8"), 1),
@@ -184,20 +189,7 @@ def told(known: Mapping[str, Found]) -> list[str]:
     for name in ("ssd", "digits"):
         if found := known.get(name, {}).get("result"):
             lines += ["", f"## Matrix: {found['plan']['task']['name']}", "", *table(found)]
-    if cells := known.get("training", {}).get("cells"):
-        lines += [
-            "",
-            "## Time to 96 % on digits",
-            "",
-            "| seed | epochs | seconds | CPU seconds | quality |",
-            "|--:|--:|--:|--:|--:|",
-        ]
-        for each in cells[0]["trainings"]:
-            last = each["epochs"][-1]
-            lines.append(
-                f"| {each['seed']} | {len(each['epochs'])} | {last['wall_s']:.2f} | {last['cpu_s']:.2f} | "
-                f"{last['quality']:.4f} |"
-            )
+    lines += trainings(known)
     if "normal" in (found := known.get("sizes", {})):
         order = list(found["normal"]["scores"])
         lines += [
@@ -220,6 +212,22 @@ def told(known: Mapping[str, Found]) -> list[str]:
             f"percentile {found['p99_us']:.1f} µs), perfguard's driver among it."
         )
     return [*lines, ""]
+
+
+def trainings(known: Mapping[str, Found]) -> list[str]:
+    """What five seeds took to reach a quality."""
+    lines: list[str] = []
+    for name, title in (("training", "Time to 96 % on digits"), ("retinanet", "Time to RetinaNet's quality")):
+        if not (cells := known.get(name, {}).get("cells")):
+            continue
+        lines += ["", f"## {title}", "", "| seed | epochs | seconds | CPU seconds | quality |", "|--:|--:|--:|--:|--:|"]
+        for each in cells[0]["trainings"]:
+            last = each["epochs"][-1]
+            lines.append(
+                f"| {each['seed']} | {len(each['epochs'])} | {last['wall_s']:.2f} | {last['cpu_s']:.2f} | "
+                f"{last['quality']:.4f} |"
+            )
+    return lines
 
 
 def table(found: Found) -> list[str]:

@@ -5,6 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from perfguard.records.run import BlockConditions, Round
+from perfguard.records.verdict import Policy
 from perfguard.stats.p_values import benjamini_hochberg, holm, p_faster, p_slower
 from perfguard.stats.paired import block_effect, estimate_paired
 from perfguard.stats.power import minimum_detectable_effect
@@ -133,8 +134,8 @@ conditions = st.builds(
 )
 
 
-@given(st.lists(conditions, max_size=30), st.floats(min_value=0, max_value=1))
-def test_voiding_keeps_its_share_and_takes_the_worst_first(rows, share):
+@given(st.lists(conditions, max_size=30), st.floats(min_value=0, max_value=1), st.integers(0, 8))
+def test_voiding_keeps_its_share_and_takes_the_worst_first(rows, share, least):
     voiding = void_blocks(
         [
             BlockConditions(
@@ -142,9 +143,10 @@ def test_voiding_keeps_its_share_and_takes_the_worst_first(rows, share):
             )
             for block, (steal, switches, control) in enumerate(rows)
         ],
-        share,
+        Policy(max_void_fraction=share, min_blocks=least),
     )
     assert len(voiding.voided) <= share * len(rows) + 0.5
+    assert len(rows) - len(voiding.voided) >= min(least, len(rows))
     severities = [entry.severity for entry in (*voiding.voided, *voiding.spared)]
     assert severities == sorted(severities, reverse=True)
     assert all(entry.causes and entry.severity > 1 for entry in voiding.voided)

@@ -15,7 +15,7 @@ from perfguard.report.messages.catalog import CATALOG, describe
 from perfguard.report.messages.computed import COMPUTED
 from perfguard.report.messages.message import SECTIONS
 from perfguard.report.messages.template import placeholders
-from tests.documented_codes import DOCUMENT, document
+from tests.documented_codes import DOCUMENT, WORDS, document, glossary
 from tests.made_facts import SUBJECT, codes_of_changes, made_facts, modules
 
 SHOWING = ("report/", "tui/", "cli/")
@@ -180,10 +180,12 @@ def test_every_template_can_be_filled(code):
     assert not any(mark in text for mark in ("{", "}", "[[", "]]"))
 
 
-def test_the_document_of_codes_is_current():
+def test_the_documents_of_codes_and_words_are_current():
     if not DOCUMENT.parent.is_dir():
         pytest.skip("the documents are not beside an installed package")
     assert DOCUMENT.read_text(encoding="utf-8") == document(), "`make codes` writes it anew"
+    words = WORDS.read_text(encoding="utf-8")
+    assert words == glossary(words), "`make codes` writes it anew"
 
 
 def test_the_document_of_codes_names_each_code_with_what_it_holds():

@@ -232,6 +232,18 @@ class TestPlaces:
 
 
 class TestTheAction:
+    def test_another_one_changes_workflows_that_are_as_they_were_written_and_nothing_else(self, repository):
+        write_scaffold(planned(repository))
+        (repository / "perfguard.toml").write_text("# mine")
+        edited = repository / ".github/workflows/perf.yml"
+        edited.write_text(edited.read_text() + "# mine")
+        scaffold = planned(repository, action="me/perfguard@v1")
+        replaced = {name for name, fate in fates(scaffold).items() if fate is Fate.REPLACED}
+        assert replaced == WORKFLOWS - {".github/workflows/perf.yml"}
+        write_scaffold(scaffold)
+        assert all("uses: me/perfguard@v1" in (repository / name).read_text() for name in replaced)
+        assert set(fates(planned(repository)).values()) == {Fate.KEPT}  # the placeholder takes nothing back
+
     def test_it_is_named_once_a_workflow_at_this_version(self, repository):
         assert ACTION.endswith(f"@v{__version__}")
         write_scaffold(planned(repository))

@@ -13,6 +13,7 @@ from perfguard.units import (
     format_bytes,
     format_calls,
     format_change,
+    format_count,
     format_duration,
     format_effect,
     format_number,
@@ -166,3 +167,10 @@ def test_arguments_that_are_no_text_are_escaped():
 )
 def test_calls_are_counted_in_words(number, text):
     assert format_calls(number) == text
+
+
+@pytest.mark.parametrize(
+    ("noun", "two"), [("case", "cases"), ("switch", "switches"), ("entry", "entries"), ("epoch", "epochs")]
+)
+def test_counted_nouns_have_their_plural(noun, two):
+    assert (format_count(1, noun), format_count(2, noun)) == (f"1 {noun}", f"2 {two}")

@@ -20,8 +20,6 @@ from perfguard.cli.watching import tui_option
 from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
-from perfguard.gate.paired.allow_list import allow, allowances_of, disallow, path_of, utc_today
-from perfguard.host.probe import probe
 from perfguard.records.allowance import LARGEST_RATIO, LONGEST_DAYS, Allowance
 from perfguard.units import format_count, format_effect, format_ratio, format_seconds, printable
 
@@ -45,6 +43,7 @@ def baseline_command() -> None:
 def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
     """List the stored baselines, or show one."""
     from perfguard.gate.stored.lookup import anchor_of, require_stored, store_of
+    from perfguard.host.probe import probe
 
     loaded = shared.load({})
     store = store_of(loaded)
@@ -87,6 +86,7 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
     """
     from perfguard.gate.stored.lookup import named_baseline
     from perfguard.gate.stored.update import changes_between
+    from perfguard.host.probe import probe
 
     loaded = shared.load({"suite": suite}, keys=("suite",))
     machine_id = probe().machine_id
@@ -106,6 +106,7 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
     pairs with its commit.
     """
     from perfguard.gate.stored.lookup import freeze_anchor, remove_anchor
+    from perfguard.host.probe import probe
 
     if remove and (source is not None or replace):
         raise UsageError("--remove stands alone; leave --from and --replace out")
@@ -229,6 +230,8 @@ def allow_command(**options: Any) -> None:
     CASE is a case id, a benchmark, a glob or tag:NAME. If the case is slower by no more than that, its verdict
     is `allowed` and the gate passes.
     """
+    from perfguard.gate.paired.allow_list import disallow, path_of
+
     needed = {"CASE": "case", "--max": "maximum", "--until": "until", "--reason": "reason"}
     missing = [name for name, key in needed.items() if options[key] is None]
     pattern = options["remove"]
@@ -255,6 +258,8 @@ def allow_command(**options: Any) -> None:
 
 def _add_entry(loaded: LoadedConfig, options: dict[str, Any]) -> None:
     """Add the entry of the options; print the cases that it covers and the entry that it replaces."""
+    from perfguard.gate.paired.allow_list import allow, utc_today
+
     maximum = parse_percentage("--max", options["maximum"])
     if maximum > LARGEST_RATIO:
         raise UsageError(
@@ -272,6 +277,8 @@ def _add_entry(loaded: LoadedConfig, options: dict[str, Any]) -> None:
 
 def _print_entries(loaded: LoadedConfig, *, as_json: bool) -> None:
     """One line for each entry, expired ones too."""
+    from perfguard.gate.paired.allow_list import allowances_of, path_of, utc_today
+
     entries, today = allowances_of(loaded), utc_today()
     if as_json:
         found = [

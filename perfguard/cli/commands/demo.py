@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import webbrowser
-from importlib import resources
+from importlib import resources, util
 from pathlib import Path
 
 import click
@@ -23,6 +23,10 @@ gating = ["train"]
 """
 _FAST, _SLOW = "parameters(), fused=True)", "parameters())"
 _REPORT = "report.html"
+_NO_TORCH = (
+    "the demo needs torch, which this environment lacks; run pip install 'perfguard[torch]', or without installing: "
+    "pipx run --spec 'perfguard[torch]' perfguard demo"
+)
 
 
 @click.command("demo")
@@ -44,6 +48,8 @@ def demo_command(*, folder: Path, budget_s: float, opens: bool) -> None:
 
     The exit code is 0 if the gate finds the slowdown, else the gate's own.
     """
+    if not _has_torch():
+        raise UsageError(_NO_TORCH)
     _write_project(folder)
     click.echo(f"wrote {printable(str(folder))}: a training step, and a change that makes it slower:\n")
     click.echo(_output("git", "diff", "--unified=0", "train.py", folder=folder).partition("@@")[2].partition("\n")[2])
@@ -92,6 +98,11 @@ def _step(folder: Path, *arguments: str, expected: ExitCode) -> None:
     done = subprocess.run([sys.executable, "-m", "perfguard", *arguments], cwd=folder, check=False)
     if done.returncode != expected:
         raise click.exceptions.Exit(done.returncode or int(ExitCode.INFRASTRUCTURE))
+
+
+def _has_torch() -> bool:
+    """Whether torch is installed beside perfguard; it is not imported."""
+    return util.find_spec("torch") is not None
 
 
 def _has_browser() -> bool:

@@ -25,14 +25,14 @@ def _complete_words(_: click.Context, __: click.Parameter, incomplete: str) -> l
     from perfguard.report.messages.catalog import CATALOG
 
     words = (*(name for names in groups().values() for name in names), *CATALOG)
-    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+    return [CompletionItem(word) for word in words if word.startswith(incomplete) and " " not in word]
 
 
 @click.command("explain")
 @click.argument("words", metavar="[WORD]", nargs=-1, shell_complete=_complete_words)
 @format_option
 def explain_command(**options: Any) -> None:
-    """Say what WORD means: a verdict, an exit code, or a code of a result, such as verdict.too_noisy.
+    """Say what WORD means: a verdict, an exit code, a term such as block, or a code such as verdict.too_noisy.
 
     The name of a group, such as `verdict` or `advice`, shows all of its codes. Without WORD it lists what can be
     explained.

@@ -173,11 +173,11 @@ def _with_longer_budget(request: Request, result: RunResult) -> Request | None:
     if result.gate is None or result.exit_code == ExitCode.INTERRUPTED:
         return None
     max_blocks = request.loaded.config.max_blocks
-    enough_s = longer_budget(result.gate, budget_s=request.budget_s, max_blocks=max_blocks)
-    if enough_s is None or enough_s > _MOST_BUDGET * request.budget_s:
+    longer = longer_budget(result.gate, budget_s=request.budget_s, max_blocks=max_blocks)
+    if longer is None or longer.blocks is not None or longer.budget_s > _MOST_BUDGET * request.budget_s:
         return None
-    said = fact("gate.second_try", severity=Severity.NOTABLE, budget_s=enough_s, first_s=request.budget_s)
-    return replace(request, budget_s=enough_s, notes=(*request.notes, said))
+    said = fact("gate.second_try", severity=Severity.NOTABLE, budget_s=longer.budget_s, first_s=request.budget_s)
+    return replace(request, budget_s=longer.budget_s, notes=(*request.notes, said))
 
 
 def _lenient(loaded: LoadedConfig) -> LoadedConfig:

@@ -193,19 +193,25 @@ def _config(loaded: LoadedConfig, options: dict[str, Any]) -> tuple[TrainingConf
     return config, resumed
 
 
-def _resumed(loaded: LoadedConfig, name: str) -> tuple[TrainingConfig, Resumed]:
+def _training(loaded: LoadedConfig, name: str | None) -> Path:
+    """Folder of a run by its id or path; the latest training for None."""
     from perfguard.gate.show import find_run, runs_of
+    from perfguard.runner.training import LOG
+
+    if name is not None:
+        return find_run(loaded, name)
+    found = sorted(path.parents[1] for path in runs_of(loaded).glob(f"*/{LOG}"))
+    if not found:
+        raise StoreError(f"no training is in {runs_of(loaded)}; start one: perfguard hetero train --preset digits")
+    return found[-1]
+
+
+def _resumed(loaded: LoadedConfig, name: str) -> tuple[TrainingConfig, Resumed]:
     from perfguard.records.run_data import RunData
     from perfguard.runner.run_folder import read_events
-    from perfguard.runner.training import CHECKPOINT, LOG, Resumed
+    from perfguard.runner.training import CHECKPOINT, Resumed
 
-    if name == _LATEST:
-        found = sorted(path.parents[1] for path in runs_of(loaded).glob(f"*/{LOG}"))
-        if not found:
-            raise StoreError(f"no training is in {runs_of(loaded)}; start one: perfguard hetero train --preset digits")
-        folder = found[-1]
-    else:
-        folder = find_run(loaded, name)
+    folder = _training(loaded, None if name == _LATEST else name)
     data = RunData.of(read_events(folder / "events.jsonl"))
     if data.training is None:
         raise StoreError(f"run {folder.name} is no training; `perfguard hetero train` makes one")
@@ -281,7 +287,6 @@ def _of_computer(options: dict[str, Any]) -> _Setup:
 
 def _of_run(options: dict[str, Any]) -> _Setup:
     """The speeds and settings of a recorded run."""
-    from perfguard.gate.show import find_run
     from perfguard.hetero.simulated import live
     from perfguard.hetero.simulator import Speed
     from perfguard.records.run_data import RunData
@@ -289,7 +294,7 @@ def _of_run(options: dict[str, Any]) -> _Setup:
 
     if options["preset"] is not None:
         raise UsageError("--preset belongs to --computer; a RUN has its own settings")
-    folder = find_run(shared.load({}, keys=()), options["run"])
+    folder = _training(shared.load({}, keys=()), options["run"])
     training = RunData.of(read_events(folder / "events.jsonl")).training
     if training is None or training.outcome is None or training.trained is None:
         raise StoreError(

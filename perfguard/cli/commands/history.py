@@ -272,6 +272,8 @@ def backup(file: Path) -> None:
     """Copy the database into a new SQLite FILE; `perfguard db move --from FILE` puts it back."""
     from perfguard.history.upkeep import back_up
 
+    if not file.absolute().parent.is_dir():
+        raise UsageError(f"{file}: there is no folder {file.parent}; make it, or mount what it is on")
     with _open() as (_, database):
         done = back_up(database, file)
     click.echo(f"wrote {printable(str(file))}: {format_count(done.added, 'run')}, {format_bytes(file.stat().st_size)}")

@@ -18,7 +18,7 @@ import shlex
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from importlib import resources
 from pathlib import Path, PurePosixPath
@@ -153,9 +153,7 @@ def plan_scaffold(
     files = [_config(directory, environment, force=force), benchmark]
     if workflows and at_top:
         uses = action if re.fullmatch(r"[0-9a-f]{40}", reference["ref"]) else f"{action} {_UNPINNED}"
-        for name in _WORKFLOWS:
-            content = _template(f"workflows/{name}").replace(_TOKEN, uses)
-            files.append(_planned(directory, f".github/workflows/{name}", content, force=force))
+        files += [_workflow(directory, name, uses, force=force) for name in _WORKFLOWS]
     files.append(_gitignore(directory))
     hints = tuple(_hints(repository, files, wanted=workflows, action=action))
     return Scaffold(directory=directory, files=tuple(files), hints=hints)
@@ -209,6 +207,20 @@ def _planned(directory: Path, name: str, content: str, *, force: bool) -> Planne
     return PlannedFile(name=name, fate=Fate.REPLACED if force else Fate.KEPT, content=content.encode())
 
 
+def _workflow(directory: Path, name: str, uses: str, *, force: bool) -> PlannedFile:
+    """A workflow; one that is as it was written gets an action that is named now, whatever it had."""
+    template, path = _template(f"workflows/{name}"), f".github/workflows/{name}"
+    file = _planned(directory, path, template.replace(_TOKEN, uses), force=force)
+    if file.fate is not Fate.KEPT or uses.startswith(ACTION):
+        return file
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        held = (directory / path).read_text(encoding="utf-8")
+        written = ".*".join(map(re.escape, template.split(_TOKEN)))
+        if re.fullmatch(written, held) and held != file.content.decode():
+            return replace(file, fate=Fate.REPLACED, note="only its action changed")
+    return file
+
+
 def _gitignore(directory: Path) -> PlannedFile:
     """Runs are left in `.perfguard/`; a file that is there is only added to."""
     name, path = ".gitignore", directory / ".gitignore"
@@ -234,7 +246,7 @@ def _hints(repository: Path | None, files: list[PlannedFile], *, wanted: bool, a
     if wanted and not workflows:
         yield f"no workflows were planned: GitHub reads them in the top folder of a repository only, here {repository}"
     if any(file.fate is not Fate.KEPT for file in workflows) and action.startswith("OWNER/"):
-        yield f"the workflows name the action {action}: put its owner there, or write them again with --force --action"
+        yield f"the workflows name the action {action}: `perfguard init --action OWNER/NAME@REF` puts another one there"
 
 
 def _template(name: str) -> str:

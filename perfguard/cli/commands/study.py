@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from perfguard.cli import options as shared
+from perfguard.cli.declaring import SecondsType
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.errors import UsageError
 from perfguard.records.machine.cpuset import parse_cpu_list
@@ -38,10 +39,10 @@ def study_command() -> None:
 @click.option(
     "--budget",
     "budget_s",
-    type=click.FloatRange(min=0),
-    default=900.0,
+    type=SecondsType(),
+    default="15m",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Wall-clock budget of measuring; an item that was begun is finished. 0 measures nothing.",
 )
 @shared.cpus_option
@@ -123,10 +124,10 @@ def profilednn(*, parts: str | None, folder: Path, budget_s: float, **options: A
 @click.option(
     "--budget",
     "budget_s",
-    type=click.FloatRange(min=0),
-    default=3600.0,
+    type=SecondsType(),
+    default="1h",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Wall-clock budget of measuring; a run that was begun is finished. 0 measures nothing.",
 )
 @click.option(

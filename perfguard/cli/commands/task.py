@@ -177,7 +177,12 @@ def run(**options: Any) -> None:
     help="Precisions: fp32, bf16, int8.",
 )
 @click.option(
-    "--rounds", type=click.IntRange(min=3), default=5, show_default=True, metavar="N", help="Measurements of each cell."
+    "--rounds",
+    type=click.IntRange(min=3),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Measurements of each cell, at least 3.",
 )
 @_measuring
 def compare(**options: Any) -> None:

@@ -23,7 +23,7 @@ from perfguard.records.calibration import (
 )
 from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.spec import Gating
-from perfguard.records.verdict import GateResult, Outcome
+from perfguard.records.verdict import GateResult, Outcome, Policy
 from perfguard.stats.calibration import (
     CONFIDENCE,
     PlaceboSpread,
@@ -75,13 +75,13 @@ def aa_gate(
         duration_s=round(duration_s, 1),
         overhead_s=round(max(0.0, duration_s - measured_s), 1),
         startup_s=startup_s(data),
-        cases=case_samples(data, gating, max_void_fraction=gate.policy.max_void_fraction),
+        cases=case_samples(data, gating, gate.policy),
     )
 
 
-def case_samples(data: PairedData, gating: Collection[str], *, max_void_fraction: float) -> dict[str, CaseSample]:
+def case_samples(data: PairedData, gating: Collection[str], policy: Policy) -> dict[str, CaseSample]:
     """The block values of each case that did not fail, from the blocks that the arm-blind rule leaves."""
-    voided = void_blocks(data.conditions, max_void_fraction).blocks
+    voided = void_blocks(data.conditions, policy).blocks
     failed = {failure.case_id for failure in data.failures}
     by_case: dict[str, list[CaseSamples]] = {}
     for entry in sorted(data.samples, key=lambda entry: entry.block):

@@ -181,7 +181,9 @@ def measure_paired(
             return frozenset(case.id for case in judge.cases)
         return gate.answered() if ends_early else frozenset()
 
-    limits = MeasuringLimits(budget_s=budget_s, max_blocks=session.settings.max_blocks)
+    limits = MeasuringLimits(
+        budget_s=budget_s, max_blocks=session.settings.max_blocks, least_blocks=judge.policy.min_blocks
+    )
     measure(session, starter, plan, arms=BOTH, stage=judge.stage, limits=limits, answered=answered)
     _analyse(session, judge, final=True)
     # Where the cap on blocks ended the measuring it is said, so that nobody raises the budget in vain.

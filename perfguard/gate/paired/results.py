@@ -52,8 +52,9 @@ def finish(
         cpus = format_cpu_list(session.selection.cpus)
         session.note(fact("host.foreign_load", severity=Severity.NOTABLE, program=program, cpu_share=share, cpus=cpus))
     budget_s, max_blocks = session.request.budget_s, session.settings.max_blocks
-    if gate is not None and (enough_s := longer_budget(gate, budget_s=budget_s, max_blocks=max_blocks)) is not None:
-        session.note(fact("gate.longer_budget", severity=Severity.NOTABLE, enough_s=enough_s))
+    if gate is not None and (longer := longer_budget(gate, budget_s=budget_s, max_blocks=max_blocks)) is not None:
+        enough = {"enough_s": longer.budget_s, "max_blocks": longer.blocks}
+        session.note(fact("gate.longer_budget", enough, severity=Severity.NOTABLE))
     if error_rate is not None:
         session.note(error_rate)
     code, verdict, reasons = _conclusion(session, gate, measured)

@@ -47,9 +47,9 @@ def compare_paired(
 
     A case that failed, was never measured, or holds a value that is no time has a `problem` instead of an estimate; it
     never stops the other cases. Samples of one case and block given in several entries are joined, never counted as
-    blocks. The voiding is what `void_blocks` said of `data.conditions`, worked out here when None.
+    blocks. The voiding is what `void_blocks` says of `data.conditions`, worked out here when None.
     """
-    voiding = voiding or void_blocks(data.conditions, policy.max_void_fraction)
+    voiding = voiding or void_blocks(data.conditions, policy)
     failures = {failure.case_id: failure for failure in data.failures}
     by_case: dict[str, list[CaseSamples]] = {}
     for entry in data.samples:
@@ -239,7 +239,7 @@ class SequentialGate:
         that ends the measuring, never what the data showed.
         """
         self._latest = blocks
-        self.voiding = void_blocks(data.conditions, self._policy.max_void_fraction)
+        self.voiding = void_blocks(data.conditions, self._policy)
         for comparison in compare_paired(data, self._cases, self._policy, voiding=self.voiding):
             path = self._paths[comparison.case_id]
             if not path.is_answered:

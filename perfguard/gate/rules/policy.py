@@ -70,7 +70,7 @@ def conclude(
     different, inconclusive, pass; its reason names all that hold. Without a gating case left the gate is inconclusive,
     never a silent pass. There is no voiding against a stored baseline; notes come before those of the gate.
     """
-    held = _held(verdicts, host_unstable=voiding is not None and bool(voiding.spared))
+    held = _held(verdicts, host_unstable=voiding is not None and voiding.is_unstable)
     gating = [verdict for verdict in verdicts if verdict.gating is Gating.GATING]
     blocks = [v.comparison.estimate.blocks for v in verdicts if v.comparison.estimate]
     return GateResult(
@@ -256,9 +256,8 @@ def _gate_reason(outcome: GateOutcome, gating: Sequence[Verdict], policy: Policy
             allowed=allowed,
         )
     if outcome is GateOutcome.HOST_UNSTABLE and voiding is not None:
-        voided = len(voiding.voided)
-        disturbed, blocks = voided + len(voiding.spared), voiding.blocks_total
-        values = {"disturbed": disturbed, "blocks": blocks, "voided": voided}
+        disturbed = len(voiding.voided) + len(voiding.spared)
+        values = {"disturbed": disturbed, "blocks": voiding.blocks_total, "voided": voiding.allowed}
         return fact("gate.host_unstable", values, severity=Severity.GRAVE)
     if not gating:
         return fact("gate.no_gating_case", severity=Severity.NOTABLE)

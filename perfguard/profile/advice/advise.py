@@ -12,10 +12,12 @@ from perfguard.profile.advice import denormals, formats, frozen_layers, kernels,
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.gains import measured_gains
 from perfguard.profile.advice.hints import Hint, severity_by
-from perfguard.profile.advice.trials import after_edit, with_variables
+from perfguard.profile.advice.toggles import ANSWERS
+from perfguard.profile.advice.trials import Program, after_edit, with_setting, with_variables
 from perfguard.profile.changes.counted import ChangeRule
 from perfguard.profile.op_counts.steady import pattern_of
 from perfguard.records.facts import Severity, Subject
+from perfguard.records.script_settings import SCRIPT_SETTINGS
 from perfguard.records.steps.findings import PREFIX, Finding
 from perfguard.records.steps.ops import Attribution, ChangeClass, OpCountChange, StepPhase
 
@@ -117,8 +119,18 @@ def _finding(evidence: Evidence, hint: Hint) -> Finding | None:
         ops=tuple(total.key for total in ops[:_NAMED_OPS]),
         share=share,
         measured=measured_gains(hint.code, evidence.fingerprint.machine_id if evidence.fingerprint else None),
-        command=with_variables(target, hint.variables, hint.profile) if hint.variables else after_edit(target),
+        command=_command(target, hint),
     )
+
+
+def _command(target: Program, hint: Hint) -> str:
+    """What measures whether following a hint helps: at once, where the environment or a setting follows it."""
+    if hint.variables:
+        return with_variables(target, hint.variables, hint.profile)
+    settings = [
+        answer for answer in ANSWERS.get(PREFIX + hint.code, ()) if answer[1] in SCRIPT_SETTINGS.get(answer[0], ())
+    ]
+    return with_setting(target, *settings[0]) if target.script and settings else after_edit(target)
 
 
 def _path(modules: Collection[str]) -> str:

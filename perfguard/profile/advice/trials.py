@@ -37,6 +37,12 @@ def with_variables(program: Program, variables: Mapping[str, str], profile: EnvP
     return _command(program, program.arm, replace(program.arm, environment=environment), options)
 
 
+def with_setting(program: Program, name: str, value: str) -> str:
+    """For a setting that an unchanged script can be given: compares an arm with it with the profiled one."""
+    parameters = tuple(sorted({**dict(program.arm.parameters), name: value}.items()))
+    return _command(program, program.arm, replace(program.arm, parameters=parameters))
+
+
 def arm_text(arm: ArmSpec) -> str:
     """An arm as it is typed: `dir:.+env:OMP_NUM_THREADS=4`."""
     parts = (

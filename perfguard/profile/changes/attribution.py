@@ -56,7 +56,7 @@ def attribute(
     blamed, certain, minor = _sorted(diff, balance, [cause for cause in causes if cause not in excused])
     named = [*blamed, *certain, *minor]
     counted = _counted(diff, named, changes)
-    shares = {cause: math.nan if cause in certain else _share(cause, balance) for cause in named}
+    shares = dict.fromkeys(named, math.nan) | _shares([cause for cause in named if cause not in certain], balance)
     notes = [moved_fact(diff, cost) for cost in moved if is_worth_telling(cost, balance, blamed)][:1]
     if not math.isfinite(balance.lower_s):
         notes.append(fact("ops.one_process", severity=Severity.NOTABLE))
@@ -116,17 +116,17 @@ def _sorted(
     # Four copies fewer did not cost most of what the step differs by.
     certain.sort(key=lambda cause: (may_cost_s(cause) < most_s, _KINDS.index(cause.kind)))
     minor = [] if balance.is_in_doubt else _next_to_nothing(blamed, balance)
+    in_python = []
     if certain and may_cost_s(certain[0]) >= most_s:
         # Only its cost is uncertain; of a cause that rests on times alone even that it exists is an estimate.
         limit_s = may_cost_s(certain[0]) if balance.is_in_doubt else sign * certain[0].delta_s
         minor += [cause for cause in blamed if not cause.is_exact and sign * cause.delta_s <= limit_s]
-        in_python = []
     elif _is_in_python(diff, blamed, balance):
         python = tuple(filter(diff.ops.is_python, range(len(diff.ops.keys))))
         cause = Cause(kind=CauseKind.TIME, certainty=Certainty.OPEN, columns=python, delta_s=balance.python_s)
         in_python = [by_part(diff, cause)]
-    else:
-        return blamed, certain, []
+    elif not certain:
+        return blamed, [], []  # Of next to no part, but nothing else is known
     left = [cause for cause in blamed if cause not in minor]
     return [*in_python, *left], certain, [cause for cause in blamed if cause in minor]
 
@@ -201,10 +201,16 @@ def _culprit(diff: OpDiff, cause: Cause, share: float, counted: Fact | None, cha
     )
 
 
-def _share(cause: Cause, balance: StepBalance) -> float:
-    """Part of the step's difference; nan where either is within its noise, or where they went different ways."""
-    in_doubt = balance.is_in_doubt or cause.is_within_noise
-    return cause.delta_s / balance.delta_s if cause.delta_s * balance.delta_s > 0 and not in_doubt else math.nan
+def _shares(causes: Sequence[Cause], balance: StepBalance) -> dict[Cause, float]:
+    """Part of the step's difference, for causes that went its way and are not within the noise; at most 1 together.
+
+    Where other costs made up for a part of it, it is the part of all that these causes come to.
+    """
+    if balance.is_in_doubt:
+        return {}
+    known = [cause for cause in causes if cause.delta_s * balance.delta_s > 0 and not cause.is_within_noise]
+    all_s = max(abs(balance.delta_s), math.fsum(abs(cause.delta_s) for cause in known))
+    return {cause: abs(cause.delta_s) / all_s for cause in known}
 
 
 def moved_costs(causes: Sequence[Cause], balance: StepBalance) -> tuple[MovedCost, ...]:

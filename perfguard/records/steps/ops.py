@@ -176,7 +176,9 @@ class Culprit:
     delta_s: float  # Its part of the step's difference
     lower_s: float  # Lower end of the 95 % interval
     upper_s: float
-    share: float  # Part of the step's difference, 1 for all of it; nan where either is within its noise
+    share: (
+        float  # Part of the step's difference, 1 for all of it; nan where either is within its noise. At most 1 in all
+    )
     ops: tuple[OpKey, ...]  # The ops, largest difference first
     phases: tuple[StepPhase, ...] = ()  # Those that each have a good part of it; empty where only `phase` is known
 

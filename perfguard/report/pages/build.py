@@ -40,7 +40,7 @@ from perfguard.watch.sources.event_sources import EVENTS_FILE, host_of, read_att
 from perfguard.watch.sources.event_tail import EventTail, SeenEvent, TailUpdate
 from perfguard.watch.view.watching import CUT
 
-_MAX_VOID_FRACTION = Policy().max_void_fraction
+_POLICY = Policy()
 _STAGES = (Stage.MAIN, Stage.PAIRING, Stage.CONFIRMATION)
 
 
@@ -194,7 +194,7 @@ def _voided(
 
     last = max((each.block for each in own), default=-1)
     try:
-        voiding = void_blocks([known for known in conditions if known.block <= last], _MAX_VOID_FRACTION)
+        voiding = void_blocks([known for known in conditions if known.block <= last], _POLICY)
     except MeasurementError as error:
         problems.append(f"cannot tell which blocks were disturbed: {error}")
         return {}

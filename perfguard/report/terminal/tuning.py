@@ -137,7 +137,9 @@ def result_text(tried: TriedTrial, recipe: Setting) -> str:
     """What was shown, and what became of it."""
     verdict, trial = tried.outcome.verdict, tried.trial
     if trial.purpose is Purpose.FINAL or verdict is not TrialVerdict.FASTER:
-        is_removed = trial.purpose is Purpose.KEEP and verdict in (TrialVerdict.OPEN, TrialVerdict.SLOWER)
+        if trial.purpose is Purpose.KEEP and verdict is TrialVerdict.OPEN and not tried.outcome.is_answered:
+            return "not confirmed, kept"
+        is_removed = trial.purpose is Purpose.KEEP and tried.outcome.is_no_gain
         return f"{_WORDS[verdict]}, removed" if is_removed else _WORDS[verdict]
     is_kept = set(trial.after) - set(trial.before) <= set(recipe)
     return f"{_WORDS[verdict]}, {'kept' if is_kept else 'later dropped'}"

@@ -104,6 +104,7 @@ class Measuring(WorkerContext):
     arms: tuple[Arm, ...]  # One or both; with one, there is nothing to alternate with
     needs_torch: bool = True  # Whether workers import torch at `hello`
     pause_s: float = 0.0  # Seconds to wait between blocks, so that they spread over time
+    least_blocks: int = 0  # Blocks that a verdict needs: where only the last one is missing, it exceeds the budget
     answered: Callable[[], frozenset[str]] = frozenset  # Ids of cases that need no more, asked after every block
     look: Callable[[MeasureSettings], Look] = unforeseeable_look  # Asked for each case and block of two arms
 
@@ -156,7 +157,7 @@ class _Loop:
         for plan in plans:
             if finished:
                 self._pause()
-            if not self._may_start():
+            if not self._may_start(finished):
                 break
             if self._run_block(plan, control):
                 finished += 1
@@ -177,9 +178,11 @@ class _Loop:
         while not self._m.should_stop() and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.2))
 
-    def _may_start(self) -> bool:
+    def _may_start(self, finished: int) -> bool:
         if self._m.should_stop() or not self._cases:
             return False
+        if finished == self._m.least_blocks - 1 > 0:
+            return True
         left = self._m.settings.budget_s - (time.monotonic() - self._started)
         return left > 0 and left >= self._longest_block_s
 

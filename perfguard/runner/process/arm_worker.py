@@ -35,7 +35,7 @@ from perfguard.runner.process.answers import (
     WholeScript,
     decoded,
 )
-from perfguard.runner.process.cpu_clocks import read_cpu_clocks, used_s
+from perfguard.runner.process.cpu_clocks import read_cpu_clocks, read_waits, used_s
 from perfguard.runner.process.worker_process import LONGEST_REASON, Worker, WorkerFailure
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ class ArmWorker:
         """
         self._worker.send("bench", case=_described(case), inner_loops=inner_loops, spin_s=spin_s)
         self._expect("waiting", self._settings.sample_timeout_s)
-        self._process = self._worker.processes()[:1]
+        self._process = tuple(filter(None, [self._worker.pid]))
         self._inner_loops = None if calibrates else inner_loops
         self.is_waiting = True
 
@@ -164,10 +164,12 @@ class ArmWorker:
         self.is_waiting = reply == "waiting"
 
     def _timed(self, *, block: int, case_id: str, position: int) -> SampleTimed:
-        cpu_before, began_s = read_cpu_clocks(self._process), self._worker.now_s()
+        waits_before, cpu_before = read_waits(self._process), read_cpu_clocks(self._process)
+        began_s = self._worker.now_s()
         self._worker.send("go")
         reply = self._expect("sample", self._settings.sample_timeout_s)
         elapsed_s, cpu_after = self._worker.now_s() - began_s, read_cpu_clocks(self._process)
+        waits_after = read_waits(self._process)
         self._require_mask(reply)
         warmups = self._settings.warmups
         place = {"block": block, "case_id": case_id, "arm": self.arm, "warmup": position < warmups}
@@ -179,6 +181,7 @@ class ArmWorker:
             "index": index,
             "elapsed_s": elapsed_s if is_whole else None,
             "parent_cpu_s": used_s(cpu_before, cpu_after) if cpu_after else None,
+            "parent_waited_s": used_s(waits_before, waits_after) if len(waits_after) > 1 else None,
         }
         timed = decoded({**reply, **known}, SampleTimed)
         if timed.value_s * timed.iterations > elapsed_s:

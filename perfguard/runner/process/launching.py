@@ -28,7 +28,8 @@ from perfguard.runner.process.sandboxing import Holder, bubblewrapped, holder
 
 START_SCRIPT = "start.py"  # At the bundle's root: starts a module of the bundle, given by name
 _MODULES = ("__init__.py", "errors.py", "units.py")
-_PACKAGES = ("records", "worker", "benchmarks", "kernels", "hetero", "tasks")
+CONTROL_PACKAGES = ("records", "worker")  # What the control workload needs
+_PACKAGES = (*CONTROL_PACKAGES, "benchmarks", "kernels", "hetero", "tasks")
 _UNDER_TEST = (
     "benchmarks",
     "kernels",
@@ -112,8 +113,8 @@ def _last_of(file: IO[bytes]) -> str:
     return file.read().decode(errors="replace")
 
 
-def build_bundle(destination: Path, *, tree: Path | None) -> tuple[Path, ...]:
-    """Fill `destination` with the worker bundle.
+def build_bundle(destination: Path, *, tree: Path | None, packages: Sequence[str] = _PACKAGES) -> tuple[Path, ...]:
+    """Fill `destination` with the worker bundle: these packages of perfguard, and pyperf.
 
     Where `tree` is a checkout of perfguard itself, its benchmarks and kernels are under test, and come from there.
 
@@ -134,7 +135,7 @@ def build_bundle(destination: Path, *, tree: Path | None) -> tuple[Path, ...]:
         target.mkdir(parents=True)
         for name in _MODULES:
             shutil.copy2(package / name, target / name)
-        for name in _PACKAGES:
+        for name in packages:
             if tree is not None and name in own:
                 _copy_tree(tree / "perfguard" / name, target / name)
             else:

@@ -42,6 +42,10 @@ class WorkerFailure(Exception):  # noqa: N818 - it is the worker's failure, turn
 class Worker(Protocol):
     """A started worker."""
 
+    @property
+    def pid(self) -> int:
+        """Process id; 0 where it has none."""
+
     def send(self, do: str, **fields: object) -> None:
         """Give one command."""
 

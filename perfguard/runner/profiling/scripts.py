@@ -19,6 +19,8 @@ from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
 from perfguard.units import format_count
 
+_UNKNOWN_ARGUMENTS = 2  # Exit code of argparse
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
@@ -185,6 +187,8 @@ def script_failure(script: Path, end: ScriptEnd) -> MeasurementError | None:
     if not _has_failed(end):
         return None
     reason = end.problem or f"it ended with exit code {end.exit_code}"
+    if end.problem is None and end.exit_code == _UNKNOWN_ARGUMENTS:
+        reason += ", as argparse does for arguments that it does not know: options of perfguard stand before the script"
     return MeasurementError(f"{script} failed: {reason}\n{end.detail}".strip())
 
 

@@ -26,6 +26,7 @@ from perfguard.hetero.simulator import Speed
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.training import DataConfig, Ending, Kind, Training, TrainingConfig
 from perfguard.store.files import parse_json, write_text
+from perfguard.study.collect import nothing_measured
 from perfguard.study.hogbatch.evidence import (
     ALGORITHMS,
     EVIDENCE_SCHEMA,
@@ -175,8 +176,7 @@ class _Work:
         """All runs as one value."""
         stored = list(self._used.values())
         if not stored:
-            said = "; ".join(dict.fromkeys(str(why.values.get("error", why.code)) for why in self._problems.values()))
-            raise MeasurementError(f"nothing was measured{f': {said}' if said else ''}")
+            raise nothing_measured(self._problems.values())
         first = stored[0]
         return HogbatchEvidence(
             machine_id=first.machine_id,

@@ -47,8 +47,8 @@ def stamps_agree_with_logs(tree: ResultTree) -> Iterator[Fact]:
             yield fact("check.unreadable", severity=Severity.GRAVE, place=logs.place, problem=problem)
             continue
         count, own = logs.number("result_query_count"), len(queries.begun_ns)
-        if count is not None and count != own:
-            yield fact("check.stamp_count", severity=Severity.GRAVE, place=logs.place, own=own, loadgen=int(count))
+        if count != own:
+            yield fact("check.stamp_count", severity=Severity.GRAVE, place=logs.place, own=own, loadgen=int(count or 0))
             continue
         for other in contradicted(queries, logs.number):
             yield fact(
@@ -61,10 +61,21 @@ def stamps_agree_with_logs(tree: ResultTree) -> Iterator[Fact]:
 
 
 def claims_follow_from_measurements(tree: ResultTree) -> Iterator[Fact]:
-    """The score of each cell is that of its measurements of speed."""
+    """The score and the quality of each cell are those of its measurements."""
     if tree.package is None or tree.package.plan.scenario is Scenario.TRAINING:
         return
     for cell in tree.package.cells:
+        judged = [run for run in tree.package.runs if run.cell.id == cell.cell.id and run.quality is not None]
+        quality = min((run.quality.value for run in judged if run.quality is not None), default=None)
+        if cell.quality != quality:
+            yield fact(
+                "check.claim",
+                severity=Severity.GRAVE,
+                place=judged[0].logs if judged else MANIFEST,
+                name="quality",
+                claimed=cell.quality if cell.quality is not None else 0.0,
+                logged=quality if quality is not None else 0.0,
+            )
         runs = [run for run in tree.package.runs if run.cell.id == cell.cell.id and run.speed is not None]
         score = score_of(tree.package.plan.scenario, [run.speed for run in runs if run.speed is not None])
         if cell.score is not None and (score is None or abs(cell.score - score) > 1e-6 * score):
@@ -90,14 +101,14 @@ def claims_follow_from_logs(tree: ResultTree) -> Iterator[Fact]:
         }
         for name, (claimed, key, unit) in keys.items():
             logged = logs.number(key)
-            if claimed is not None and logged is not None and abs(claimed * unit - logged) > 1e-6 * logged:
+            if claimed is not None and (logged is None or abs(claimed * unit - logged) > 1e-6 * logged):
                 yield fact(
                     "check.claim",
                     severity=Severity.GRAVE,
                     place=logs.place,
                     name=name,
                     claimed=claimed,
-                    logged=logged / unit,
+                    logged=(logged or 0.0) / unit,
                 )
 
 
@@ -105,7 +116,8 @@ def quality_reaches_its_target(tree: ResultTree) -> Iterator[Fact]:
     """The quality of each cell is at least what the task wants."""
     for logs, run in _own_runs(tree, Mode.ACCURACY):
         target = tree.package.plan.task.quality if tree.package is not None else None
-        if target is not None and run.quality is not None and run.quality.value < target.least:
+        # The metrics are shares: whoever claims more than 1 has made it up, however far beyond the target.
+        if target is not None and run.quality is not None and not target.least <= run.quality.value <= 1:
             yield fact(
                 "check.quality",
                 severity=Severity.GRAVE,
@@ -213,7 +225,7 @@ def pauses_were_made(tree: ResultTree) -> Iterator[Fact]:
 
 
 def files_are_unchanged(tree: ResultTree) -> Iterator[Fact]:
-    """Each file has the checksum that the package has of it, and none was added to the results."""
+    """Each file has the checksum that the package has of it, and none was added."""
     if tree.package is None:
         return
     for name, wanted in sorted(tree.package.files.items()):
@@ -225,6 +237,10 @@ def files_are_unchanged(tree: ResultTree) -> Iterator[Fact]:
                 place=name,
                 name=PurePosixPath(name).name,
             )
+    for path in sorted(filter(is_plain, tree.root.rglob("*"))):
+        name = str(path.relative_to(tree.root))
+        if path.name != MANIFEST and name not in tree.package.files:
+            yield fact("check.file_changed", severity=Severity.GRAVE, place=name, name=path.name)
 
 
 def runs_are_all_there(tree: ResultTree) -> Iterator[Fact]:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 MAX_LOG_LINES = 2000  # The latest ones are kept; all of them are in the recording
 MAX_NOTES = 500
-_MAX_VOID_FRACTION = Policy().max_void_fraction
 _LEVEL = Policy().interval_level
 _NOTHING_COMPARED = "measured"  # Outcome of runs with one arm
 
@@ -298,15 +297,9 @@ class WatchedRun:
     def _voided_blocks(self) -> frozenset[int]:
         """Blocks that the arm-blind rule leaves out so far; blocks have one numbering for all stages."""
         if self.data.blocks_finished != self._voided[0]:
-            from perfguard.stats.voiding import void_blocks
+            from perfguard.stats.voiding import voided_blocks
 
-            voided: set[int] = set()
-            for stage in Stage:
-                try:
-                    voided |= void_blocks(self.data.conditions(stage), _MAX_VOID_FRACTION).blocks
-                except MeasurementError:  # a control workload that is no time: the gate will say so
-                    continue
-            self._voided = (self.data.blocks_finished, frozenset(voided))
+            self._voided = (self.data.blocks_finished, voided_blocks(self.data))
         return self._voided[1]
 
     def _progress(

@@ -128,6 +128,11 @@ def commit(path):
     return git(path, "rev-parse", "HEAD")
 
 
+def test_a_branch_that_is_not_there_is_said(repository):
+    with pytest.raises(ArmError, match="has no branch 'absent'"):
+        tip_of(str(repository), "absent")
+
+
 def a_schedule(repository, **fields):
     tip = tip_of(str(repository), "main")
     work = replace(WORK, repository=str(repository), baseline=tip, candidate=tip)

@@ -20,9 +20,8 @@ from perfguard.history.recording import add_run
 from perfguard.history.run_records import stored_json
 from perfguard.history.tables import access_tokens
 from perfguard.records.history import MeasuredRun, RecordedSamples, TokenScope
-from perfguard.service.answers import change_details, series_answer
 from perfguard.service.app import create_app, host_names_for
-from perfguard.service.shared import Settings
+from perfguard.service.shared import Service, Settings
 from tests import fleet_hosts
 from tests.served_histories import CASE, MACHINES, PROJECT, RUNS, STEADY, STEP_AT, a_record, commit, filled
 
@@ -81,6 +80,14 @@ class TestReading:
         assert (change["case_id"], change["machine_id"], change["run_id"]) == tuple(STEP.values())
         assert (change["cause"], change["state"]) == ("code", "new")
         assert (change["commit_before"], change["commit_after"]) == (commit(STEP_AT - 1), commit(STEP_AT))
+
+    def test_a_series_whose_only_run_was_corrected_hides_no_changes(self, client, database):
+        wrong = a_record(RUNS, MACHINES[0], cases=("a.first", CASE))
+        add_run(database, wrong)
+        add_run(database, replace(wrong, cases=wrong.cases[1:]))
+        assert [change["run_id"] for change in changes_of(client)] == [STEP["run"]]
+        answer = client.get("/api/points", params={"case": "a.first", "machine": MACHINES[0]})
+        assert answer.status_code == 404
 
     def test_a_change_has_the_command_that_finds_its_commit(self, client):
         changes_of(client)
@@ -319,7 +326,7 @@ class TestProjectsApart:
         for number in (19, 20):
             add_run(database, a_record(number, MACHINES[0], project="nosy"))
         for project, known in ((PROJECT, 1), ("nosy", 0)):
-            found = series_answer(database, project, CASE, MACHINES[0])
+            found = Service(database, Settings(project=project)).series(project, CASE, MACHINES[0])
             assert [len(band.changed) for band in found.bands] == [0, known]
 
     def test_commands_hold_no_command_of_a_stranger(self, database):
@@ -329,8 +336,11 @@ class TestProjectsApart:
             slower = replace(record.cases[0], median_s=0.04 * (1.1 if number >= STEP_AT else 1.0))
             code = replace(record.candidate, commit=f"$(id) {number:035d}")
             add_run(database, replace(record, cases=(slower,), candidate=code))
-        (change,) = series_answer(database, PROJECT, case, MACHINES[0]).changes
-        for command in change_details(database, PROJECT, (case, MACHINES[0], change.run_id), [change]).commands:
+        service = Service(database, Settings(project=PROJECT))
+        (change,) = service.series(PROJECT, case, MACHINES[0]).changes
+        found = service.details(PROJECT, case, MACHINES[0], change.run_id)
+        service.changes.close()
+        for command in found.commands:
             assert shlex.split(command)[0] == "perfguard"
             assert "touch" not in shlex.split(command)
             assert case in shlex.split(command)

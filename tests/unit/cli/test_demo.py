@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from perfguard.cli import group
 from perfguard.cli.commands import demo
+from perfguard.errors import UsageError
 
 SLOWER = ["-    optimizer = torch.optim.Adam(model.parameters(), fused=True)",
           "+    optimizer = torch.optim.Adam(model.parameters())"]  # fmt: skip
@@ -52,6 +53,15 @@ def test_its_gate_and_its_benchmark_are_those_of_the_configuration(commands, tmp
     ).stdout
     assert listed.split() == [".gitignore", "perfguard.toml", "train.py"]
     compile((tmp_path / "demo" / "train.py").read_text(), "train.py", "exec")
+
+
+def test_without_torch_nothing_is_written_and_the_command_that_installs_it_is_printed(commands, monkeypatch, tmp_path):
+    monkeypatch.setattr(demo, "_has_torch", lambda: False)
+    found = demonstrated(tmp_path / "demo")
+    assert isinstance(found.exception, UsageError)
+    assert "pip install 'perfguard[torch]'" in str(found.exception)
+    assert not commands[0]
+    assert not (tmp_path / "demo").exists()
 
 
 def test_a_gate_that_finds_nothing_gives_its_own_exit_code(commands, tmp_path):

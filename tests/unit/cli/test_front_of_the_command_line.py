@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from perfguard.cli import group
 from perfguard.cli.declaring import RatioType, SecondsType
+from perfguard.cli.output import print_parts
 from perfguard.errors import ExitCode, UsageError
 from perfguard.gate.rules.policy import _EXITS
 from perfguard.records.verdict import GateOutcome, Outcome
@@ -68,6 +69,20 @@ def test_every_code_is_explained_and_every_group_lists_its_codes():
     assert sorted(listed) == sorted(CATALOG)
 
 
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [
+        ("blocks", ["block"]),
+        ("voided", ["voided block"]),
+        ("toggle", ["option, toggle"]),
+        ("calibration", ["calibration (of loops)", "calibration (of a machine)", "calibration.absent"]),
+        ("too-noisy", ["verdict.too_noisy", "plan.too_noisy"]),
+    ],
+)
+def test_terms_are_explained_by_any_of_their_names(word, names):
+    assert [found.name for found in explain(word)][: len(names)] == names
+
+
 def test_advice_is_explained_as_it_is_printed():
     (found,) = explain("[unfused-optimizer]")
     assert (found.name, found.change) == ("advice.unfused_optimizer", "torch.optim.{optimizer}(…, fused=True)")
@@ -91,7 +106,7 @@ def test_explanations_are_data_on_request():
         (["gate", "--suite"], "q", ["quick"]),
         (["gate", "-c"], "step.b", ["step.bert"]),
         (["gate", "-c"], "step.bert[batch=1,", []),
-        (["explain"], "regr", ["regressed"]),
+        (["explain"], "regr", ["regressed", "regression"]),
     ],
 )
 def test_the_shell_completes_commands_options_suites_cases_and_words(shell, words, incomplete, wanted):
@@ -153,3 +168,11 @@ def test_ratios_are_percentages_or_parts_of_one(text, ratio):
 def test_what_is_no_ratio_is_refused(text):
     with pytest.raises(click.UsageError, match="written|write"):
         RatioType().convert(text, None, None)
+
+
+def test_output_fits_the_columns_that_are_asked_for(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    print_parts(lambda width: [f"{width} {'word ' * 30}"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("60 ")
+    assert max(map(len, lines)) <= 60 < len(lines[0]) + len(lines[1])

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.fleet import measuring
-from perfguard.fleet.measuring import checked_out, measure
+from perfguard.fleet.measuring import checked_out, gate_arguments, measure
 from perfguard.records.facts import fact
 from perfguard.records.fleet import Attempt
 from tests.fleet_hosts import WORK
@@ -42,6 +42,11 @@ def measured(work, folder, *, gate, monkeypatch):
     monkeypatch.setattr(measuring, "_gate", fake)
     attempt = Attempt(shard_id=1, number=1, token="t", lease_s=60.0, machine_class="lab", work=work, patterns=())
     return measure(attempt, host="h", folder=folder, environment={})
+
+
+def test_a_gate_waits_for_whoever_measures_on_the_host(work):
+    attempt = Attempt(shard_id=1, number=1, token="t", lease_s=60.0, machine_class="lab", work=work, patterns=())
+    assert "--wait" in gate_arguments(attempt)
 
 
 def test_a_clone_that_was_cut_off_is_repaired(work, tmp_path):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.gate.rules.compare import compare_paired, compare_rounds
+from perfguard.gate.rules.policy import decide_cases
 from perfguard.records.facts import Severity, fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSamples, PairedData, Round
 from perfguard.records.spec import Case, Gating
@@ -100,6 +101,15 @@ def test_a_value_that_is_no_time_fails_its_case_only(bad):
     assert failed.problem.code == "case.unusable_times"
     assert "sample 1 took" in failed.problem.values["error"]
     assert fine.estimate is not None
+
+
+def test_five_blocks_decide_although_one_was_disturbed():
+    data = paired(
+        [block(c, n, r * (1 + 0.001 * n)) for n in range(5) for c, r in ((A, 8.8), (B, 1.0))], blocks=5, stolen={2}
+    )
+    slower, same = decide_cases(compare_paired(data, [A, replace(B, gating=Gating.GATING)], POLICY), POLICY)
+    assert (slower.outcome, same.outcome) == (Outcome.REGRESSED, Outcome.UNCHANGED)
+    assert slower.comparison.blocks_voided == 0
 
 
 def test_a_case_whose_blocks_were_all_voided_is_inconclusive():

@@ -61,6 +61,13 @@ def test_a_busy_host_is_never_taken_for_a_hidden_clock():
         assert found.count(Outcome.FAILED) / 4000 < 0.001
 
 
+def test_short_samples_wait_as_long_for_a_cpu_as_others():
+    """Four of five blocks of a gate on a host that other programs used, with samples of 2.5 ms."""
+    waited = [verdict_without_times(CASE, Outcome.DIFFERENT)]
+    (found,) = guard_clocks(waited, clocks([0.0009, 0.0021, 0.0012, 0.0041, -0.0002], elapsed_s=0.0025))
+    assert found.outcome is Outcome.DIFFERENT
+
+
 def test_of_cpu_seconds_twice_as_much_may_be_left_over():
     assert guarded([0.0009] * 6, of_cpu=True) == (Outcome.UNCHANGED, ["as.before"])
     assert guarded([0.0011] * 6, of_cpu=True) == (Outcome.FAILED, ["case.cpu_time_hidden", "as.before"])

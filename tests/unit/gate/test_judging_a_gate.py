@@ -34,6 +34,7 @@ UNSTABLE = Voiding(
     voided=(VoidedBlock(block=3, severity=4.0, causes={"stolen_share": 0.2}),),
     spared=(VoidedBlock(block=4, severity=2.0, causes={"control_ratio": 0.4}),),
     blocks_total=6,
+    allowed=1,
 )
 
 

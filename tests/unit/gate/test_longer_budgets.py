@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.rules.longer_budget import longer_budget
+from perfguard.gate.rules.longer_budget import LongerBudget, longer_budget
 from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy, Verdict
@@ -26,7 +26,7 @@ def gate(*verdicts: Verdict, outcome=GateOutcome.INCONCLUSIVE) -> GateResult:
 
 def test_the_neediest_open_case_decides_and_half_minutes_are_full():
     found = gate(verdict("a", more_s=40.0), verdict("b", more_s=100.0), verdict("c", outcome=Outcome.UNCHANGED))
-    assert longer_budget(found, budget_s=165.0, max_blocks=60) == 270.0
+    assert longer_budget(found, budget_s=165.0, max_blocks=60) == LongerBudget(budget_s=270.0)
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_nothing_is_offered_where_a_longer_budget_would_not_decide(open_gate):
     assert longer_budget(open_gate, budget_s=165.0, max_blocks=60) is None
 
 
-def test_more_blocks_than_a_run_may_have_are_not_offered():
+def test_a_limit_of_blocks_that_is_too_low_is_raised_as_well():
     reasons = (fact("verdict.too_noisy", more_s=40.0, needed_blocks=61),)
     found = gate(replace(verdict("a"), reasons=reasons))
-    assert longer_budget(found, budget_s=165.0, max_blocks=60) is None
-    assert longer_budget(found, budget_s=165.0, max_blocks=61) == 210.0
+    assert longer_budget(found, budget_s=165.0, max_blocks=60) == LongerBudget(budget_s=210.0, blocks=61)
+    assert longer_budget(found, budget_s=165.0, max_blocks=61) == LongerBudget(budget_s=210.0)
 
 
 def test_an_advisory_case_asks_for_nothing():
     found = gate(verdict("a", more_s=10.0), verdict("b", more_s=1000.0, gating=Gating.ADVISORY))
-    assert longer_budget(found, budget_s=170.0, max_blocks=60) == 180.0
+    assert longer_budget(found, budget_s=170.0, max_blocks=60) == LongerBudget(budget_s=180.0)

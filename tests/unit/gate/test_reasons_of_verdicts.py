@@ -52,8 +52,8 @@ def test_blocks_that_were_measured_already_are_not_asked_for(needed):
 
 
 def test_no_number_of_blocks_is_asked_for_where_none_is_enough():
-    hopeless = compared(sd=1.0, block_s=90.0)
-    values = fact_of(reasons_of(hopeless, replace(POLICY, max_block_sd_ratio=2)), "verdict.too_noisy").values
+    noisy = compared(sd=1.0, block_s=90.0)
+    values = fact_of(reasons_of(noisy, replace(POLICY, max_block_sd_ratio=2)), "verdict.too_noisy").values
     assert (values["needed_blocks"], values["more_s"]) == (None, None)
 
 
@@ -99,6 +99,7 @@ def test_a_regression_on_an_unstable_host_is_named_before_the_host():
         voided=(VoidedBlock(block=3, severity=4.0, causes={"control_ratio": 0.4}),),
         spared=(VoidedBlock(block=4, severity=2.0, causes={"control_ratio": 0.4}),),
         blocks_total=6,
+        allowed=1,
     )
     gate = judge([SLOW], POLICY, voiding=voiding)
     assert gate.outcome is GateOutcome.REGRESSED

@@ -25,6 +25,8 @@ from perfguard.stats.paired import block_effect
 from tests.calibrated_machines import gate_of
 from tests.compared_cases import judge
 
+FOUR_BLOCKS = Policy(min_blocks=2)
+"""A rule that decides on the few blocks of these runs."""
 SCOPE = Scope(machine_id="m", stack_id=None, cpus=1, env_profile="stable", rule=2, alpha=0.008, margin_ratio=0.005)
 
 
@@ -53,7 +55,7 @@ class TestTheSamplesOfARun:
     )
 
     def test_hold_the_block_values_in_the_order_they_ran_without_voided_blocks(self):
-        found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
+        found = case_samples(self.data, {"a"}, FOUR_BLOCKS)["a"]
         expected = [
             block_effect(s.baseline_s, s.candidate_s).log_ratio
             for s in (samples("a", n, 1 + 0.01 * n) for n in range(3))
@@ -62,18 +64,18 @@ class TestTheSamplesOfARun:
         assert all(round(value, 6) == value for value in found.block_log_ratios)
 
     def test_leave_out_what_failed_and_know_what_gates(self):
-        found = case_samples(self.data, {"a"}, max_void_fraction=0.25)
+        found = case_samples(self.data, {"a"}, FOUR_BLOCKS)
         assert {case_id: sample.gating for case_id, sample in found.items()} == {"a": True, "c": False}
 
     def test_keep_how_much_single_samples_vary(self):
-        found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
+        found = case_samples(self.data, {"a"}, FOUR_BLOCKS)["a"]
         assert found.samples == 5
         steps = np.log(1 + 0.001 * np.arange(5))
         winsorised = np.clip(steps, steps[1], steps[3])
         assert found.sample_variance == pytest.approx(winsorised.var(ddof=1) * 5 * 4 / (3 * 2), rel=1e-3)
 
     def test_keep_what_weights_each_block(self):
-        found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
+        found = case_samples(self.data, {"a"}, FOUR_BLOCKS)["a"]
         entries = [samples("a", n, 1 + 0.01 * n) for n in range(3)]
         expected = [block_effect(entry.baseline_s, entry.candidate_s).variance for entry in entries]
         assert found.block_variances == pytest.approx(expected, rel=1e-3)
@@ -81,12 +83,12 @@ class TestTheSamplesOfARun:
     def test_pair_as_many_samples_as_both_arms_have(self):
         entry = samples("a", 0)
         data = replace(self.data, samples=(replace(entry, candidate_s=entry.candidate_s[:3]),), failures=())
-        assert case_samples(data, (), max_void_fraction=0.25)["a"].samples == 3
+        assert case_samples(data, (), FOUR_BLOCKS)["a"].samples == 3
 
     def test_of_single_samples_have_no_variance(self):
         one = CaseSamples(case_id="a", block=0, baseline_s=(1e-3,), candidate_s=(2e-3,))
         data = PairedData(case_ids=("a",), samples=(one,), conditions=(block(0),))
-        found = case_samples(data, (), max_void_fraction=0.25)["a"]
+        found = case_samples(data, (), FOUR_BLOCKS)["a"]
         assert (found.samples, found.sample_variance) == (1, None)
         assert found.block_log_ratios == (round(math.log(2), 6),)
 
@@ -121,13 +123,13 @@ class TestTheSamplesOfARun:
             ),
             conditions=(*(block(n, duration_s=5.0) for n in range(3)), block(3, duration_s=5.0, steal=0.5)),
         )
-        found = case_samples(data, (), max_void_fraction=0.25)
+        found = case_samples(data, (), FOUR_BLOCKS)
         assert [(found[name].blocks, found[name].wall_s) for name in "ab"] == [(4, 1.15), (2, 2.0)]
         assert len(found["a"].block_log_ratios) == 3  # the disturbed block took its time all the same
         assert startup_s(data) == pytest.approx((1.9 + 3.7) / 2 + 0.05)
 
     def test_of_older_recordings_do_not_tell_what_cases_took(self):
-        found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
+        found = case_samples(self.data, {"a"}, FOUR_BLOCKS)["a"]
         assert (found.blocks, found.wall_s, startup_s(self.data)) == (4, None, None)
 
 

@@ -100,7 +100,7 @@ def test_a_device_is_of_the_replicas_alone(config, text, device, speed):
     assert changed["cpu"] == config.groups["cpu"]
 
 
-@pytest.mark.parametrize("text", ["gpu", "emulated:fast", "emulated:inf", "cuda:1", ""])
+@pytest.mark.parametrize("text", ["gpu", "emulated", "emulated:fast", "emulated:inf", "cuda:1", ""])
 def test_an_unknown_device_is_refused(config, text):
     with pytest.raises(UsageError, match="write auto, cpu, cuda, or emulated:30"):
         with_device(config, text)

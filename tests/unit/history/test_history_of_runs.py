@@ -9,6 +9,7 @@ import pyperf
 import pytest
 
 from perfguard.config import load_config
+from perfguard.history.project_names import project_name
 from perfguard.history.reading import read_history
 from perfguard.host.probe import probe
 from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
@@ -148,7 +149,7 @@ def test_projects_on_one_machine_are_apart(project, record, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / "perfguard.toml").write_text("")
     assert read(other).points == ()
-    (other / "perfguard.toml").write_text(f'project = "{project.name}"')
+    (other / "perfguard.toml").write_text(f'project = "{project_name(load_config(project, {}, {}))}"')
     assert read(other).points == read(project).points
 
 

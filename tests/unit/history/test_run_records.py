@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from perfguard.config import load_config
 from perfguard.history.project_names import project_name
 from perfguard.history.run_records import content_hash, is_of_interest, record_of, samples_of
+from perfguard.records.events import BlockFinished
 from perfguard.records.plan import FOR_BISECTION, FOR_CALIBRATION, FOR_TRIALS
 from perfguard.records.run_data import RunData
 from perfguard.runner.run_folder import read_events
@@ -36,6 +39,18 @@ def test_the_record_of_a_gate_has_effects_and_its_samples_are_beside_it():
     samples = samples_of(data)[SLOWER]
     assert len(samples.candidate_s) == len(samples.baseline_s) == case.blocks
     assert [case.case_id for case in found.cases] == sorted(case.case_id for case in found.cases)
+
+
+def test_a_disturbed_block_is_in_the_samples_and_not_in_the_median():
+    events = tuple(read_events(DATA / "paired" / "events.jsonl"))
+    quiet = record(RunData.of(events))
+    stolen = [replace(e, steal_ratio=0.9) if isinstance(e, BlockFinished) and e.block == 0 else e for e in events]
+    disturbed, samples = (made(RunData.of(stolen)) for made in (record, samples_of))
+    left_out = [before.blocks - after.blocks for before, after in zip(quiet.cases, disturbed.cases, strict=True)]
+    assert left_out == [1] * len(quiet.cases)
+    assert {case.case_id: len(samples[case.case_id].candidate_s) for case in quiet.cases} == {
+        case.case_id: case.blocks for case in quiet.cases
+    }
 
 
 @pytest.mark.parametrize("gate", [FOR_CALIBRATION, FOR_BISECTION, FOR_TRIALS])
@@ -71,14 +86,25 @@ def test_what_is_no_text_is_escaped():
         ("", None),
     ],
 )
-def test_a_project_is_called_as_its_remote_and_its_folder_there(tmp_path, remote, name):
+def test_a_project_is_called_as_its_remote_and_its_folder_there(tmp_path, monkeypatch, remote, name):
+    monkeypatch.setenv("HOME", str(tmp_path))
     place = tmp_path / "checkout"
     (place / "sub").mkdir(parents=True)
     subprocess.run(["git", "init", "-q", place], check=True)
     if remote:
         subprocess.run(["git", "-C", place, "remote", "add", "origin", remote], check=True)
-    for folder, expected in ((place, name or "checkout"), (place / "sub", f"{name}/sub" if name else "sub")):
+    for folder, expected in ((place, name or "~/checkout"), (place / "sub", f"{name or '~/checkout'}/sub")):
         (folder / "perfguard.toml").write_text("")
         assert project_name(load_config(folder, {}, {})) == expected
     (place / "perfguard.toml").write_text('project = "mine"')
     assert project_name(load_config(place, {}, {})) == "mine"
+
+
+def test_projects_of_one_folder_name_have_histories_of_their_own_and_worktrees_have_none(project, tmp_path):
+    place, linked = Path(project.path), tmp_path / "linked"
+    subprocess.run(["git", "-C", place, "worktree", "add", "-q", "--detach", linked], check=True)
+    names = [project_name(load_config(folder, {}, {})) for folder in (place, linked)]
+    assert names == [str(place.resolve())] * 2
+    outside = tmp_path / "elsewhere" / place.name
+    outside.mkdir(parents=True)
+    assert project_name(load_config(outside, {}, {})) == str(outside.resolve())

@@ -20,7 +20,7 @@ def test_fewer_calls_are_no_culprit_of_a_slower_step():
     conv = op_key(CONV, module(0))
     result = found(NET.with_ops({conv: None, **slower(op_key("aten::relu", module(1)), by_s=5e-3)}))
     assert [culprit.ops[0].op for culprit in result.culprits] == ["aten::relu"]
-    assert result.culprits[0].share == pytest.approx(5 / 3)
+    assert result.culprits[0].share == 1  # of what became slower: the step itself only by 3 of these 5 ms
 
 
 def test_a_faster_step_has_culprits_too():
@@ -28,7 +28,7 @@ def test_a_faster_step_has_culprits_too():
     result = found(NET.with_ops({conv: None, **slower(op_key("aten::relu", module(1)), by_s=0.5e-3)}))
     assert [culprit.ops[0] for culprit in result.culprits] == [conv]
     assert result.culprits[0].change is ChangeClass.GONE
-    assert result.culprits[0].share == pytest.approx(2 / 1.5)
+    assert result.culprits[0].share == 1
 
 
 def test_a_step_that_became_faster_by_next_to_nothing_has_the_culprits_of_a_slower_one():

@@ -90,6 +90,12 @@ def test_a_change_that_costs_nothing_in_the_mean_may_be_all_of_it():
     assert named(called("calls", 0, 8), timed("times", 5), **SLOWER) == [("times", 0.25), ("calls", None)]
 
 
+@pytest.mark.parametrize(("times", "expected"), [(1.75, ["calls", "times"]), (2, ["times", "calls"])], ids=str)
+def test_a_tenth_comes_before_a_certain_change_that_cannot_be_most_of_it_and_less_comes_behind(times, expected):
+    """The change costs between -21 and 9."""
+    assert order(called("calls", -6, 8), timed("times", times), **SLOWER) == expected
+
+
 def test_of_a_step_in_doubt_that_seems_faster_what_costs_more_is_blamed():
     ops = [timed("more", 3), timed("less", -5)]
     assert named(*ops, step_more=-20, step_scatter=16) == [("more", None)]

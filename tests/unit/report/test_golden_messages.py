@@ -89,6 +89,7 @@ GATE_FACTS = (
     fact("gate.cases", outcome="regressed", cases=6, case_ids=("a", "b"), log_ratios=(0.03, 0.05)),
     fact("gate.cases", outcome="failed", cases=6, case_ids=("a", "b", "c", "d", "e"), log_ratios=()),
     fact("gate.longer_budget", enough_s=330.0),
+    fact("gate.longer_budget", enough_s=330.0, max_blocks=80),
     fact("gate.second_try", budget_s=330.0, first_s=165.0),
     fact("gate.host_unstable", disturbed=2, blocks=6, voided=1),
     fact("gate.no_gating_case"),

@@ -8,9 +8,9 @@ import pytest
 
 from perfguard.records.facts import fact
 from perfguard.records.script_settings import SCRIPT_SETTINGS
-from perfguard.records.tuning import Inapplicable, TuningOutcome
+from perfguard.records.tuning import Inapplicable, Purpose, Trial, TrialOutcome, TrialVerdict, TriedTrial, TuningOutcome
 from perfguard.report.html.tuning import render_tuning_page
-from perfguard.report.terminal.tuning import render_tuning, render_tuning_markdown, trial_line
+from perfguard.report.terminal.tuning import render_tuning, render_tuning_markdown, result_text, trial_line
 from perfguard.tuning.journal import open_journal
 from perfguard.tuning.tune import tune
 from tests.printed_text import printed
@@ -138,3 +138,16 @@ def test_every_setting_of_a_script_has_its_line_of_code(tmp_path):
     found = tune(target, open_journal(tmp_path, {}), 100.0, clock=lambda: target.now_s)
     assert len(found.recipe) == len(SCRIPT_SETTINGS)
     assert sum(line.split()[:1] == ["code"] for line in lines_of(found)) == len(SCRIPT_SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        (TrialOutcome(verdict=TrialVerdict.OPEN, blocks=7), "no gain shown, removed"),
+        (TrialOutcome(verdict=TrialVerdict.OPEN, blocks=1, is_cut_short=True), "not confirmed, kept"),
+        (TrialOutcome(verdict=TrialVerdict.SLOWER, blocks=5), "slower, removed"),
+    ],
+)
+def test_what_became_of_a_value_that_had_to_be_confirmed(outcome, text):
+    trial = Trial(purpose=Purpose.KEEP, before=(), after=(("dtype", "bf16"),))
+    assert result_text(TriedTrial(trial=trial, outcome=outcome, budget_s=1.0), ()) == text

@@ -127,6 +127,7 @@ def test_a_candidate_that_says_nothing_of_a_timed_call_has_failed():
 def test_the_cpu_clock_beside_a_sample_is_that_of_the_worker_alone(monkeypatch):
     """What it starts counts neither in what it claims nor here, or every pool of processes would be accused."""
     asked = []
+    monkeypatch.setattr(FakeWorker, "pid", 7)
     monkeypatch.setattr(FakeWorker, "processes", lambda self: (7, 8, 9))
     monkeypatch.setattr(arm_worker, "read_cpu_clocks", lambda processes: asked.append(tuple(processes)) or {7: 1.0})
     run = Run(FakeStarter(), ["x"], blocks=1).go()
@@ -198,6 +199,20 @@ def test_the_budget_is_kept_by_starting_no_block_that_would_not_fit(monkeypatch)
     run = Run(FakeStarter(on_slice=second_of_work), ["x"], blocks=100, budget_s=45.0).go()
     assert [event.duration_s for event in run.of(BlockFinished)] == [10.0] * 4
     assert clock.now == 140.0
+
+
+@pytest.mark.parametrize(("least_blocks", "finished"), [(4, 4), (5, 5), (6, 4)])
+def test_only_the_last_block_that_a_verdict_needs_exceeds_the_budget(monkeypatch, least_blocks, finished):
+    clock = Clock()
+    monkeypatch.setattr(measure, "time", clock)
+
+    def second_of_work(case):
+        clock.now += 1.0
+        return 1.0
+
+    starter = FakeStarter(on_slice=second_of_work)
+    run = Run(starter, ["x"], blocks=100, budget_s=45.0, least_blocks=least_blocks).go()
+    assert run.finished == finished
 
 
 def test_a_case_that_goes_on_long_after_the_budget_has_failed(monkeypatch):

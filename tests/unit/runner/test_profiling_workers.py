@@ -14,6 +14,7 @@ from perfguard.records.spec import Case
 from perfguard.runner.process.answers import HeldScript, ProfiledStep, RecordedOp, ScriptEnd
 from perfguard.runner.process.arm_worker import CaseRefused, ProfilingWorker
 from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.runner.profiling.scripts import script_failure
 from tests.worker_replies import QueuedReplies, ended, profiled, ready
 
 CPUS = (2, 3)
@@ -23,6 +24,12 @@ COST = {"event_s": 1e-6, "own_share": 0.25, "module_s": 4e-6}
 PROFILED = profiled(CPUS, "joined", **COST, compile_events={"frames": 1}, logs=["onednn", "mkl"])
 ENDED = ended(CPUS, steps=7, exit_code=3, problem="ValueError: no")
 END = ScriptEnd(exit_code=3, problem="ValueError: no", detail="Traceback of the script", was_ended=False, steps=7)
+
+
+@pytest.mark.parametrize(("exit_code", "is_usage"), [(1, False), (2, True)])
+def test_a_script_that_may_not_know_its_arguments_is_said_to_have_them_last(exit_code, is_usage):
+    end = ScriptEnd(exit_code=exit_code, problem=None, detail="", was_ended=False, steps=0)
+    assert ("options of perfguard stand before the script" in str(script_failure(Path("a.py"), end))) is is_usage
 
 
 class Scripted(QueuedReplies):

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from perfguard.errors import ArmError, UsageError
+from perfguard.records.facts import Severity
 from perfguard.runner.arms.resolve import parse_arm, source_tree
 from perfguard.runner.trusted_rules import policy_of_revision, require_own_folder
 
@@ -32,7 +33,7 @@ def test_every_file_that_makes_a_gates_rules_is_named_where_the_candidate_change
     project.git("checkout", "-q", trusted)  # the candidate need not be what is checked out
     with policy_of_revision(project.path, trusted, os.environ, {}, candidate=candidate) as rules:
         (changed,) = [note for note in rules.notes if note.code == "run.rules_changed"]
-    assert changed.values["files"] == (name,)
+    assert (changed.severity, changed.values["files"], changed.values["more"]) == (Severity.GRAVE, (name,), None)
 
 
 def test_a_project_that_a_revision_turns_into_a_link_to_another_is_refused(project, tmp_path):

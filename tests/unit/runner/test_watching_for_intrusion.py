@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import pytest
 
 from perfguard.records.run import Arm
 from perfguard.runner.blocks.intrusion import IntrusionWatch
-from perfguard.runner.process.cpu_clocks import read_cpu_clocks, used_s
+from perfguard.runner.process.cpu_clocks import read_cpu_clocks, read_waits, used_s
 
 BUSY = "while True: pass"
 ASLEEP = "import time; print(flush=True); time.sleep(600)"
@@ -59,6 +60,21 @@ def test_clocks_tell_busy_processes_from_sleeping_ones(started):
     busy.kill()
     busy.wait()
     assert list(read_cpu_clocks([busy.pid, asleep.pid])) == [asleep.pid]
+
+
+def test_waits_for_a_cpu_are_read_of_a_process_and_of_oneself(started):
+    rivals = [started(BUSY) for _ in range(2)]
+    for rival in rivals:
+        os.sched_setaffinity(rival.pid, {min(os.sched_getaffinity(0))})
+    before = read_waits([rivals[0].pid])
+    wait_until_used(rivals[0].pid, 0.05)
+    after = read_waits([rivals[0].pid])
+    assert list(after) == [rivals[0].pid, "thread-self"]
+    assert used_s(before, after) > 0.01
+    for rival in rivals:
+        rival.kill()
+        rival.wait()
+    assert list(read_waits([rivals[0].pid])) == ["thread-self"]
 
 
 def test_an_arm_that_does_not_sleep_is_seen_in_the_turns_of_the_other(started):

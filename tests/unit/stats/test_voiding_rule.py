@@ -6,6 +6,7 @@ import pytest
 
 from perfguard.errors import MeasurementError
 from perfguard.records.run import BlockConditions
+from perfguard.records.verdict import Policy
 from perfguard.stats.voiding import void_blocks
 
 
@@ -19,14 +20,18 @@ def run_with(*disturbed, blocks=12):
     return [changed.get(block, quiet(block)) for block in range(blocks)]
 
 
+def rule(share, least):
+    return Policy(max_void_fraction=share, min_blocks=least)
+
+
 def voided(conditions, max_fraction=0.25):
-    return [entry.block for entry in void_blocks(conditions, max_fraction).voided]
+    return [entry.block for entry in void_blocks(conditions, rule(max_fraction, least=1)).voided]
 
 
 def test_a_quiet_run_keeps_every_block():
-    voiding = void_blocks(run_with(), 0.25)
+    voiding = void_blocks(run_with(), rule(0.25, least=5))
     assert voiding.voided == voiding.spared == ()
-    assert not voiding.spared
+    assert not voiding.is_unstable
     assert voiding.blocks_total == 12
 
 
@@ -55,7 +60,7 @@ def test_a_spread_of_control_workloads_widens_the_limit():
 
 def test_load_of_other_programs_voids_where_it_is_not_always_there():
     conditions = run_with(quiet(3, foreign_ratio=0.06), *(quiet(b, foreign_ratio=0.0) for b in (0, 1, 2, 4, 5)))
-    assert void_blocks(conditions, 0.25).voided[0].causes == {"foreign_share": 0.06}
+    assert void_blocks(conditions, rule(0.25, least=1)).voided[0].causes == {"foreign_share": 0.06}
     assert voided([quiet(block, foreign_ratio=0.3 + 0.001 * block) for block in range(12)]) == []
     assert voided(run_with(quiet(3, foreign_ratio=0.9))) == []  # unknown in the others
 
@@ -63,7 +68,7 @@ def test_load_of_other_programs_voids_where_it_is_not_always_there():
 def test_many_involuntary_switches_void():
     conditions = run_with(quiet(7, involuntary_switches=400), quiet(8, involuntary_switches=2))
     assert voided(conditions) == [7]
-    assert void_blocks(conditions, 0.25).voided[0].causes == {"involuntary_switches": 400}
+    assert void_blocks(conditions, rule(0.25, least=1)).voided[0].causes == {"involuntary_switches": 400}
 
 
 def test_switches_are_counted_by_the_second():
@@ -77,35 +82,35 @@ def test_signals_that_a_host_lacks_void_nothing():
 
 
 def test_a_block_may_have_several_reasons():
-    (entry,) = void_blocks(run_with(quiet(1, steal_ratio=0.1, control_s=(2e-3,))), 0.25).voided
+    (entry,) = void_blocks(run_with(quiet(1, steal_ratio=0.1, control_s=(2e-3,))), rule(0.25, least=1)).voided
     assert list(entry.causes) == ["control_ratio", "stolen_share"]
     assert entry.causes == {"control_ratio": pytest.approx(1.0), "stolen_share": 0.1}
 
 
 def test_only_the_worst_quarter_is_voided_and_the_host_is_called_unstable():
     steals = {0: 0.10, 4: 0.50, 6: 0.20, 9: 0.30}
-    voiding = void_blocks(run_with(*(quiet(b, steal_ratio=s) for b, s in steals.items())), 0.25)
+    voiding = void_blocks(run_with(*(quiet(b, steal_ratio=s) for b, s in steals.items())), rule(0.25, least=1))
     assert [entry.block for entry in voiding.voided] == [4, 9, 6]
     assert [entry.block for entry in voiding.spared] == [0]
-    assert voiding.spared
+    assert voiding.is_unstable
 
 
 def test_no_blocks_are_no_trouble():
-    assert void_blocks([], 0.25).blocks_total == 0
+    assert void_blocks([], rule(0.25, least=1)).blocks_total == 0
 
 
 def test_a_block_given_twice_is_refused():
     with pytest.raises(MeasurementError, match="twice"):
-        void_blocks([quiet(1), quiet(1)], 0.25)
+        void_blocks([quiet(1), quiet(1)], rule(0.25, least=1))
 
 
 def test_a_control_workload_that_is_no_time_is_refused():
     with pytest.raises(MeasurementError, match="control workload"):
-        void_blocks(run_with(quiet(1, control_s=(0.0,))), 0.25)
+        void_blocks(run_with(quiet(1, control_s=(0.0,))), rule(0.25, least=1))
 
 
 def severities(conditions):
-    return {entry.block: entry.severity for entry in void_blocks(conditions, 1.0).voided}
+    return {entry.block: entry.severity for entry in void_blocks(conditions, rule(1.0, least=0)).voided}
 
 
 @pytest.mark.parametrize(
@@ -113,10 +118,19 @@ def severities(conditions):
 )
 def test_the_share_that_may_be_voided_is_rounded_to_the_nearest_block(blocks, disturbed, allowed):
     """A quarter of 4 to 11 blocks is 1, 1.25, 1.5, 2.25, 2.5 and 2.75; halves are rounded up."""
-    voiding = void_blocks([quiet(b, steal_ratio=0.5 if b < disturbed else 0.0) for b in range(blocks)], 0.25)
+    voiding = void_blocks(
+        [quiet(b, steal_ratio=0.5 if b < disturbed else 0.0) for b in range(blocks)], rule(0.25, least=1)
+    )
     assert voiding.blocks == frozenset(range(allowed))
     assert len(voiding.spared) == disturbed - allowed
-    assert bool(voiding.spared) == (disturbed > allowed)
+    assert voiding.is_unstable == (disturbed > allowed)
+
+
+@pytest.mark.parametrize(("blocks", "voided"), [(4, 0), (5, 0), (6, 1), (7, 2)])
+def test_as_many_blocks_as_a_verdict_needs_stay(blocks, voided):
+    voiding = void_blocks([quiet(b, steal_ratio=0.5 if b < 2 else 0.0) for b in range(blocks)], rule(0.5, least=5))
+    assert (len(voiding.voided), len(voiding.spared)) == (voided, 2 - voided)
+    assert not voiding.is_unstable
 
 
 def test_the_limit_of_stolen_time_itself_is_allowed():

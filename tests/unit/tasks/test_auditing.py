@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfguard.records.tasks import Scenario
-from perfguard.tasks.auditing import judge_quality, judge_same, judge_sampled, judge_speed, share_of_claim
+from perfguard.records.tasks import ComplianceTest, Scenario
+from perfguard.tasks.auditing import accuses, judge_quality, judge_same, judge_sampled, judge_speed, share_of_claim
 from perfguard.tasks.loadgen_logs import LoggedAnswer
 from tests.task_records import speed
 
@@ -87,3 +87,14 @@ def test_logging_answers_must_not_change_the_speed():
     answers = [LoggedAnswer(sample=5, data=ANSWER.tobytes())]
     found = judge_sampled(answers, {5: ANSWER.tobytes()}, speed(0.01, mean_s=0.01), speed(0.01, mean_s=0.012))
     assert codes(found) == ["audit.slower_sampled"]
+
+
+@pytest.mark.parametrize(
+    ("sampled_s", "same_s", "is_accused"),
+    [(0.010, 0.010, False), (0.0105, 0.0095, False), (0.0115, 0.010, True), (0.010, 0.008, True)],
+)
+def test_times_that_tell_against_a_cell_are_measured_again(sampled_s, same_s, is_accused):
+    test = ComplianceTest
+    means_s = {None: 0.010, test.SAMPLED: sampled_s, test.UNIQUE: 0.010, test.SAME: same_s}
+    assert accuses({which: speed(mean_s, mean_s=mean_s) for which, mean_s in means_s.items()}) is is_accused
+    assert not accuses({test.SAME: speed(same_s, mean_s=same_s)})

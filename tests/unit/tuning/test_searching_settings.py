@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from perfguard.records.tuning import Purpose, ToggleHint, Trial, TrialVerdict
+from perfguard.records.tuning import Purpose, ToggleHint, Trial, TrialOutcome, TrialVerdict
 from perfguard.tuning.search import SearchResult, by_promise, search
 from tests.simulated_tuning import SimulatedTarget, product_of, setting, toggle
 
@@ -97,6 +97,16 @@ def test_what_later_ones_made_superfluous_is_removed():
     target = SimulatedTarget(toggles=[toggle("a"), toggle("b")], cost=cost)
     assert run(target).recipe == setting(b="on")
     assert purposes(target) == ["add", "add", "keep", "final"]
+
+
+def test_a_gain_that_there_is_no_time_to_confirm_is_kept():
+    steering = search([toggle("a"), toggle("b")])
+    gain = TrialOutcome(verdict=TrialVerdict.FASTER, log_ratio=-0.3, lower=-0.4, upper=-0.2, blocks=5)
+    cut_short = TrialOutcome(verdict=TrialVerdict.OPEN, log_ratio=-0.4, blocks=1, is_cut_short=True)
+    trial = next(steering)
+    while trial.purpose is not Purpose.FINAL:
+        trial = steering.send(cut_short if trial.purpose is Purpose.KEEP else gain)
+    assert trial.after == setting(a="on", b="on")
 
 
 def test_the_last_one_that_joined_is_not_measured_again_before_the_end():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perfguard.codec import from_builtins, to_json
 from perfguard.profile.advice.advise import advise
 from perfguard.profile.advice.evidence import Evidence, largest, tensors_of
-from perfguard.profile.advice.trials import Program, after_edit, arm_text, with_variables
+from perfguard.profile.advice.trials import Program, after_edit, arm_text, with_setting, with_variables
 from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import ArmSpec, EnvProfile
 from perfguard.records.steps.findings import Finding
@@ -145,6 +145,12 @@ def test_an_arm_is_typed_with_its_parameters():
 
 def test_a_trace_alone_has_no_command():
     assert after_edit(Program()) == ""
+
+
+def test_a_setting_of_a_script_is_tried_beside_the_script_as_it_is():
+    arms = ["--baseline", "dir:.", "--candidate", "dir:.+set:dtype=bf16"]
+    program = Program(script=("train.py", "--epochs", "3"))
+    assert words(with_setting(program, "dtype", "bf16")) == ["perfguard", "profile", *arms, *program.script]
 
 
 NAMES = st.text("ABC_", min_size=1, max_size=4)
