@@ -204,6 +204,6 @@ def test_convolutions_without_onednn_are_found(tmp_path):
 
 def test_many_tiny_ops_are_a_fragmented_step(tmp_path):
     loss = "loss = criterion(model(images), labels)"  # what is added to its copy has no backward pass
-    loop = f"{loss}\n    copy = loss.detach()\n    for _ in range(800):\n        copy = copy + 0.001"
+    loop = f"{loss}\n    copy = loss.detach()\n    for _ in range(3000):\n        copy = copy + 0.001"
     source = changed((loss, loop), ("64, 64", "8, 8"))
     assert found(source, tmp_path)["fragmented-trace"].seen[1].values["phase"] == "loss"

@@ -85,7 +85,7 @@ def _suspects(evidence: Evidence) -> list[_Suspect]:
 
 def _may_suffer(evidence: Evidence, total: OpTotal) -> bool:
     tensors = tensors_of(total.key)
-    has_time = total.key.op != PYTHON_OP and _call_s(evidence, total) >= LEAST_CALL_S
+    has_time = total.key.op != PYTHON_OP and evidence.call_s(total) >= LEAST_CALL_S
     return has_time and bool(tensors) and tensors[0].dtype in _FLUSHED
 
 
@@ -138,9 +138,4 @@ def _is_like(one: OpKey, other: OpKey) -> bool:
 
 
 def _per_element_s(evidence: Evidence, total: OpTotal) -> float:
-    return _call_s(evidence, total) / max(1, largest(total.key))
-
-
-def _call_s(evidence: Evidence, total: OpTotal) -> float:
-    """Seconds of one call in the fastest step where that is known, else on average."""
-    return evidence.shortest_call_s.get(total.key, evidence.per_call_s(total))
+    return evidence.call_s(total) / max(1, largest(total.key))

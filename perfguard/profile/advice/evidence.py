@@ -87,9 +87,13 @@ class Evidence:
         """Seconds as a part of the step; None without a step, never more than all of it."""
         return min(1.0, part_s / self.step_s) if self.step_s > 0 else None
 
-    def per_call_s(self, total: OpTotal) -> float:
-        """Seconds of one call; 0 for an op without calls."""
-        return self.seconds_of((total,)) / total.calls if total.calls > 0 else 0.0
+    def call_s(self, total: OpTotal) -> float:
+        """Seconds that one call of an op needs; 0 for an op without calls.
+
+        Those of its fastest step where that is known: a mean holds what a busy host adds.
+        """
+        mean_s = total.self_s / total.calls if total.calls > 0 else 0.0
+        return max(0.0, self.shortest_call_s.get(total.key, mean_s) - self.event_s)
 
 
 def shortest_calls(profile: OpProfile) -> dict[OpKey, float]:

@@ -36,7 +36,7 @@ _NEVER_FUSED = ("fused", "sparse", "coalesce", "_indices", "_values")
 def fragmented_trace(evidence: Evidence) -> Iterator[Hint]:
     """Steps whose time is in tiny ops and in Python."""
     ops = [total for total in evidence.totals if total.key.op != PYTHON_OP]
-    tiny = [total for total in ops if total.calls > 0 and evidence.per_call_s(total) < TINY_CALL_S]
+    tiny = [total for total in ops if total.calls > 0 and evidence.call_s(total) < TINY_CALL_S]
     if calls_of(tiny) < LEAST_CALLS:
         return
     python = _python_of_calls(evidence, ops)

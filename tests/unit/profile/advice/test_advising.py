@@ -180,7 +180,7 @@ def test_the_profilers_cost_is_taken_off_each_call():
     total = op("mul", 10, calls=1_000)
     known = Evidence(totals=(total,), event_s=4e-6)
     assert known.seconds_of((total,)) == pytest.approx(6e-3)
-    assert known.per_call_s(total) == pytest.approx(6e-6)
+    assert known.call_s(total) == pytest.approx(6e-6)
     assert Evidence(totals=(total,), event_s=1.0).step_s == 0.0
 
 

@@ -41,6 +41,13 @@ def test_the_profilers_own_cost_is_taken_off_before_anything_is_told():
     assert told(finding, "has_profiler_cost") is False
 
 
+def test_ops_whose_typical_step_held_a_burst_are_tiny_by_their_fastest():
+    slowed = tiny(2_000, us=20)
+    assert nothing("fragmented_trace", slowed)
+    finding = only("fragmented_trace", slowed, shortest_call_s={slowed.key: 5e-6})
+    assert told(finding, "calls") == 2_000
+
+
 def test_python_that_no_call_explains_makes_no_step_fragmented():
     """50 ms before six ops are files or waiting, however many tiny ops there are elsewhere."""
     assert nothing("fragmented_trace", tiny(1_000), op("randn", 1, calls=6, phase=LOAD), python(50, phase=LOAD))
