@@ -7,6 +7,8 @@ from pathlib import Path
 _MODULE = '''
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -53,6 +55,28 @@ def lying(order):
     return replace(eager.load(replace(order, precision=ModelPrecision.BF16)), ran_in="fp32")
 
 
+def two_faced(order):
+    """Answers as it should to the first queries and in accuracy mode, and nonsense for the rest of the time."""
+    frame = sys._getframe()
+    while "job" not in frame.f_locals:
+        frame = frame.f_back
+    is_timed, found, count = frame.f_locals["job"].mode.value == "performance", eager.load(order), [0]
+
+    def run(batch):
+        count[0] += 1
+        answers = found.run(batch)
+        return tuple(np.full_like(each, np.nan) for each in answers) if is_timed and count[0] > AFTER else answers
+
+    return Loaded(run=run, ran_in="fp32", version="1")
+
+
+def spawning(order):
+    """Starts a program and leaves it."""
+    with open(os.environ["SPAWNED"], "w") as file:
+        file.write(str(subprocess.Popen(["sleep", "1000"]).pid))
+    return eager.load(order)
+
+
 def caching(order):
     """Keeps its answers."""
     found, kept = eager.load(order), {}
@@ -82,7 +106,7 @@ def slower(order):
     return Loaded(run=run, ran_in="fp32", version="1")
 
 '''
-_NAMES = ("raising", "killed", "leaving", "hanging", "refusing", "lying", "caching", "slower")
+_NAMES = ("raising", "killed", "leaving", "hanging", "refusing", "lying", "two_faced", "spawning", "caching", "slower")
 
 
 def write_backends(folder: Path) -> None:

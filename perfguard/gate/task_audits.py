@@ -125,6 +125,9 @@ class _AuditWork:
         yield from (run.problem for run in own if run.problem is not None)
         if not self._session.interrupts.asked:  # a try that is still to come may reach the claim
             yield from judge_speed(self._shares(claim))
+        has_answers = any(run.mode is Mode.ACCURACY for run in own)
+        if not has_answers:  # the user ended the audit before
+            return
         yield from judge_quality(claim.quality, quality)
         speeds = self._speeds(claim.cell)
         if (plain := speeds.get(None)) and (sampled := speeds.get(ComplianceTest.SAMPLED)):

@@ -36,14 +36,12 @@ from perfguard.runner.tasks import Watch, measure_cell
 from perfguard.tasks.judging import judge, recommendation, worst_outcome
 from perfguard.tasks.packages import describe_system, logs_folder, write_manifest
 from perfguard.tasks.places import tasks_cache, tasks_home
-from perfguard.tasks.task_files import duration_of
+from perfguard.tasks.task_files import duration_of, pause_s
 
 MODE = "task"
 RESULT = "task.json"
 PACKAGE = "package"
 """Folder with everything that somebody else needs to check a run, and to run it again."""
-_PAUSES_S = {Size.NORMAL: 30.0, Size.QUICK: 5.0, Size.RAPID: 1.0}
-"""Longest pause between two measurements of speed; the whole pause where neither temperature nor frequency is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +73,7 @@ def run_task(request: Request, asked: Asked) -> TaskResult:
             cells=asked.cells,
             rounds=asked.rounds,
             duration=duration_of(asked.task, asked.scenario, asked.size),
-            cooling=Cooling(by=start.by, most_s=_PAUSES_S[asked.size]),
+            cooling=Cooling(by=start.by, most_s=pause_s(asked.size)),
             is_open=asked.is_open,
         )
         session.folder.write_json("fingerprint.json", session.fingerprint)
@@ -166,6 +164,7 @@ def measure_one(
         cache=str(tasks_cache()),
         seeds=plan.seeds,
         test=test,
+        speeds=_speeds_of(session, cell, root) if mode is Mode.ACCURACY else (),
         seed=number,
     )
     cpus = cpus_on(
@@ -183,6 +182,12 @@ def measure_one(
         _set_aside(session.folder.path, place, f"{cell.id}-{mode.value}-{number + 1}")
     session.emit(run)
     return run
+
+
+def _speeds_of(session: Session, cell: TaskCell, root: Path) -> tuple[str, ...]:
+    """Logs of a cell's measurements of speed so far."""
+    runs = session.data.task.runs if session.data.task is not None else []
+    return tuple(str(root / run.logs) for run in runs if run.cell == cell and run.speed is not None)
 
 
 def _without_hardware(session: Session, job: TaskJob, number: int, place: str) -> CellRun:

@@ -52,6 +52,7 @@ class MeasuredQuality:
     value: float  # Of the task's metric
     examples: int
     answers_sha256: str  # Of all answers, by example
+    is_as_in_speed: bool = True  # Whether the answers that were kept of measurements of speed are the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -255,6 +255,7 @@ class TaskJob:
     seeds: Seeds = Seeds()
     warmups: int = 8  # Queries before LoadGen starts
     test: ComplianceTest | None = None  # What else is tested while speed is measured
+    speeds: tuple[str, ...] = ()  # Folders of logs of the cell's measurements of speed; in accuracy mode alone
     seed: int = 0  # Of a training
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -60,7 +61,8 @@ def measure_cell(job: TaskJob, watch: Watch, *, number: int, place: str) -> Cell
             process.stdin.close()
             problem = _listen(process, process.stdout, watch, found)
         finally:
-            process.kill()  # does nothing to one that has ended
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with whatever the model has started
     known = {name: found.get(name) for name in _TYPES}
     if problem is None and not found.keys() & _RESULTS:
         problem = _ended(process.returncode, logs / "process.log")

@@ -76,8 +76,8 @@ def _outcome(plan: TaskPlan, cell: TaskCell, runs: Sequence[CellRun]) -> tuple[C
     if plan.scenario is Scenario.TRAINING:
         return _outcome_of_training(plan, cell, runs)
     speeds, quality = [run.speed for run in runs if run.speed], [run.quality for run in runs if run.quality]
-    if not speeds or not quality:
-        return CellOutcome.UNMEASURED, ()
+    if not speeds or not quality or not any(run.loaded for run in runs):
+        return CellOutcome.UNMEASURED, (_ended_early(len(runs), plan.rounds + 1),)
     broken = [*_precision(cell, runs), *(found for speed in speeds for found in _broken(speed))]
     target = plan.task.quality
     if quality[0].value < target.least:
@@ -89,12 +89,20 @@ def _outcome(plan: TaskPlan, cell: TaskCell, runs: Sequence[CellRun]) -> tuple[C
             least=target.least,
         )
         broken.append(missed)
+    if not quality[0].is_as_in_speed:
+        broken.append(fact("task.answers_differ", severity=Severity.GRAVE))
     contended = [ratio for speed in speeds if (ratio := speed.wall_per_cpu) is not None and ratio > MOST_WALL_PER_CPU]
     notes = [fact("task.contended", severity=Severity.NOTABLE, wall_per_cpu=max(contended))] if contended else []
     if broken:
         return CellOutcome.INVALID, (*broken, *notes)
-    kind = CellOutcome.SPEED_ONLY if target.kind is QualityKind.SEEDED_WEIGHTS else CellOutcome.VALID
-    return kind, tuple(notes)
+    return (CellOutcome.VALID if _has_quality(plan, runs) else CellOutcome.SPEED_ONLY), tuple(notes)
+
+
+def _has_quality(plan: TaskPlan, runs: Sequence[CellRun]) -> bool:
+    """Whether answers say something: they agree with labels, or with those of weights that were trained."""
+    kind = plan.task.quality.kind
+    has_weights = all(run.loaded.has_real_weights for run in runs if run.loaded is not None)
+    return kind is QualityKind.LABELLED or (kind is QualityKind.REAL_WEIGHTS and has_weights)
 
 
 def _outcome_of_training(
@@ -102,7 +110,7 @@ def _outcome_of_training(
 ) -> tuple[CellOutcome, tuple[Fact, ...]]:
     trainings = [run.training for run in runs if run.training is not None]
     if not trainings:
-        return CellOutcome.UNMEASURED, ()
+        return CellOutcome.UNMEASURED, (_ended_early(0, plan.rounds),)
     broken, target = _precision(cell, runs), plan.task.quality
     if missed := [training for training in trainings if not training.is_reached]:
         worst = min(missed, key=lambda training: training.last.quality)
@@ -120,7 +128,13 @@ def _outcome_of_training(
         )
     if broken:
         return CellOutcome.INVALID, tuple(broken)
-    return (CellOutcome.VALID if len(trainings) == plan.rounds else CellOutcome.UNMEASURED), ()
+    if len(trainings) < plan.rounds:
+        return CellOutcome.UNMEASURED, (_ended_early(len(trainings), plan.rounds),)
+    return CellOutcome.VALID, ()
+
+
+def _ended_early(done: int, wanted: int) -> Fact:
+    return fact("task.ended_early", severity=Severity.NOTABLE, done=done, wanted=wanted)
 
 
 def _to_target(trainings: Sequence[MeasuredTraining]) -> list[float]:

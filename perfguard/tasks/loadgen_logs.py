@@ -16,7 +16,7 @@ DETAIL = "mlperf_log_detail.txt"
 SUMMARY = "mlperf_log_summary.txt"
 ACCURACY = "mlperf_log_accuracy.json"
 OWN_STAMPS = "perfguard_stamps.npz"  # When queries came and were answered, by perfguard's clock
-FIRST_ANSWERS = "perfguard_first_answers.npy"  # To the first examples, `(examples, numbers)`
+OWN_ANSWERS = "perfguard_answers.npz"  # To some queries of a measurement of speed
 
 _MARK = ":::MLLOG "
 _FILE = re.compile(r'"file": "[^"]*"')

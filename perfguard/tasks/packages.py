@@ -20,20 +20,27 @@ def logs_folder(
     plan: TaskPlan, system: str, cell: TaskCell, mode: Mode, number: int, *, test: ComplianceTest | None = None
 ) -> Path:
     """Where LoadGen's logs of one measurement are, relative to the package."""
-    division = "open" if plan.is_open else "closed"
     name = Path("performance", f"run_{number + 1}") if mode is Mode.PERFORMANCE else Path("accuracy")
     if test is not None:
         name = Path("compliance", test.value if number == 0 else f"{test.value}-{number + 1}")
     benchmark = f"{plan.task.name}-{cell.id.replace('#', '-')}"
-    return Path(division, ORGANIZATION, "results", system, benchmark, SCENARIO_FOLDERS[plan.scenario], name)
+    return Path(_own(plan), "results", system, benchmark, SCENARIO_FOLDERS[plan.scenario], name)
+
+
+def task_file(plan: TaskPlan) -> Path:
+    """Where the task is, relative to the package."""
+    return _own(plan) / "code" / f"{plan.task.name}.json"
+
+
+def _own(plan: TaskPlan) -> Path:
+    return Path("open" if plan.is_open else "closed", ORGANIZATION)
 
 
 def describe_system(root: Path, plan: TaskPlan, system: str, fingerprint: Fingerprint) -> None:
     """Write what was measured on, and the task itself."""
-    own = root / ("open" if plan.is_open else "closed") / ORGANIZATION
-    for folder, name, value in (("systems", system, fingerprint), ("code", plan.task.name, plan.task)):
-        (own / folder).mkdir(parents=True, exist_ok=True)
-        (own / folder / f"{name}.json").write_text(to_json(value, indent=1) + "\n", encoding="utf-8")
+    for path, value in ((_own(plan) / "systems" / f"{system}.json", fingerprint), (task_file(plan), plan.task)):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(to_json(value, indent=1) + "\n", encoding="utf-8")
 
 
 def write_manifest(root: Path, package: Package) -> None:

@@ -33,6 +33,7 @@ _OFFLINE = {
     Size.RAPID: Duration(min_queries=64, min_s=0.0, max_s=60.0),
 }
 """MLPerf Mobile's, by run size. Source: the app's run configurations (mlcommons/mobile_app_open)."""
+_PAUSES_S = {Size.NORMAL: 30.0, Size.QUICK: 5.0, Size.RAPID: 1.0}
 _STAND_INS = {DataPart.FULL: 64, DataPart.LITE: 32, DataPart.TINY: 16}
 """Examples at most of a run with random weights, whose answers say nothing."""
 
@@ -82,6 +83,11 @@ def duration_of(task: TaskConfig, scenario: Scenario, size: Size) -> Duration:
     if scenario is Scenario.OFFLINE:
         return _OFFLINE[size]
     return task.durations.get(size, _STREAM[size])
+
+
+def pause_s(size: Size) -> float:
+    """Longest pause between two measurements of speed, seconds; all of it where nothing tells how warm the CPU is."""
+    return _PAUSES_S[size]
 
 
 def with_target(task: TaskConfig, fraction: float | None) -> TaskConfig:

@@ -7,14 +7,18 @@ import json
 import os
 import shutil
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from perfguard.errors import StoreError
+from perfguard.codec import to_builtins
+from perfguard.errors import StoreError, UsageError
 from perfguard.tasks.checking.rules import broken_rules
 from perfguard.tasks.checking.tree import read_tree
 from perfguard.tasks.packages import MANIFEST, checksums
+from perfguard.tasks.sampled_answers import read_sample, write_sample
+from perfguard.tasks.task_files import load_task
 from tests.e2e.test_running_tasks import FAST, package_of, result
 
 pytest.importorskip("torch")
@@ -103,10 +107,15 @@ class Forgery:
             faster = {name: stamps[name] // 2 for name in stamps.files}
         np.savez_compressed(path, **faster)
 
-    def other_first_answers(self):
-        """Let a measurement of speed have answered something else."""
-        path = self.performance[0] / "perfguard_first_answers.npy"
-        np.save(path, np.load(path)[::-1])
+    def resample(self, change):
+        """Change the answers that were kept of a measurement of speed."""
+        path = self.performance[0] / "perfguard_answers.npz"
+        write_sample(path, change(read_sample(path)))
+
+    def write_task(self, change):
+        """Change the task that comes with the package."""
+        path = next(self.root.glob("closed/*/code/*.json"))
+        path.write_text(change(path.read_text()))
 
 
 def test_a_genuine_package_keeps_all_rules(genuine):
@@ -163,7 +172,7 @@ def test_time_stamps_that_are_rubbish_are_said_to_be(forger, content):
     assert "check.unreadable" in {found.code for found in broken_rules(read_tree(forger.root))}
 
 
-@pytest.mark.parametrize("name", [SUMMARY, DETAIL, "perfguard_stamps.npz", "perfguard_first_answers.npy"])
+@pytest.mark.parametrize("name", [SUMMARY, DETAIL, "perfguard_stamps.npz", "perfguard_answers.npz"])
 @pytest.mark.parametrize("kind", ["pipe", "link to a device"])
 def test_what_could_be_read_for_ever_is_not_read(forger, name, kind):
     path = forger.performance[0] / name
@@ -176,11 +185,118 @@ def test_what_could_be_read_for_ever_is_not_read(forger, name, kind):
 
 
 @pytest.mark.parametrize(
-    "answers", [np.array(["text"]), np.zeros(3, complex), np.zeros((), "f4"), np.zeros((2, 0), "f4")]
+    "array",
+    [np.array(["text"]), np.zeros(3, complex), np.zeros((), np.int64), np.full(40, -1), np.full(40, 2**62), None],
+    ids=["text", "complex", "scalar", "negative", "huge", "missing"],
 )
-def test_answers_of_another_kind_are_no_answers(forger, answers):
-    np.save(forger.performance[0] / "perfguard_first_answers.npy", answers)
-    assert forger.broken() & {"check.file_missing", "check.answers_differ"}
+@pytest.mark.parametrize("name", ["samples", "sizes", "data"])
+def test_answers_of_another_kind_are_no_answers(forger, name, array):
+    arrays = {"samples": np.zeros(40, np.int64), "sizes": np.ones(40, np.int64), "data": np.zeros(40, np.uint8)}
+    arrays = {key: value for key, value in {**arrays, name: array}.items() if value is not None}
+    np.savez(forger.performance[0] / "perfguard_answers.npz", **arrays)
+    assert forger.broken() & {"check.unreadable", "check.answers_differ"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda sample: [replace(answer, data=np.full(10, np.nan, "f4").tobytes()) for answer in sample],
+        lambda sample: [replace(sample[0], data=np.full(10, np.nan, "f4").tobytes()), *sample[1:]],
+        lambda sample: [replace(sample[0], data=sample[0].data[:-4]), *sample[1:]],
+        lambda sample: [replace(sample[0], sample=10**6), *sample[1:]],
+        lambda sample: [replace(answer, sample=1 - answer.sample % 2) for answer in sample],
+    ],
+    ids=["NaN", "one NaN", "another size", "no example", "another example"],
+)
+def test_other_answers_in_a_measurement_of_speed_are_found(forger, change):
+    forger.resample(change)
+    assert forger.broken() == {"check.answers_differ"}
+
+
+def test_too_few_answers_of_a_measurement_of_speed_prove_nothing(forger):
+    forger.resample(lambda sample: sample[:31])
+    assert forger.broken() == {"check.unreadable"}
+
+
+@pytest.mark.parametrize(
+    ("change", "codes"),
+    [
+        ({"outcome": "speed only"}, {"check.cell"}),
+        ({"rounds": 30}, {"check.cell"}),
+        ({"loaded": None}, {"check.cell"}),
+        ({"reasons": [{"code": "task.contended", "severity": "notable", "values": {}}]}, {"check.cell"}),
+        ({"over_reference": {"ratio": 0.5, "lower": 0.4, "upper": 0.6}}, {"check.claim"}),
+    ],
+)
+def test_what_is_claimed_of_a_cell_must_follow_from_its_measurements(forger, change, codes):
+    forger.edit(lambda manifest: manifest["cells"][0].update(change))
+    assert forger.broken() == codes
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda plan: plan["duration"].update(min_queries=8), "check.plan"),
+        (lambda plan: plan["duration"].update(min_s=0.0), "check.plan"),
+        (lambda plan: plan["duration"].update(max_s=1e6), "check.plan"),
+        (lambda plan: plan["cooling"].update(most_s=0.0), "check.plan"),
+        (lambda plan: plan.update(size="normal"), "check.plan"),
+        (lambda plan: plan.update(part="full"), "check.answers"),
+        (lambda plan: plan["task"]["quality"].update(fraction=0.1), "check.task_file"),
+        (lambda plan: plan["cells"].append({**plan["cells"][0], "threads": 2}), "check.rounds"),
+    ],
+)
+def test_a_plan_of_its_own_is_found(forger, change, code):
+    forger.edit(lambda manifest: change(manifest["plan"]))
+    assert code in forger.broken()
+
+
+def test_seeds_that_the_package_chose_itself_are_found(forger):
+    forger.edit(lambda manifest: manifest["plan"]["seeds"].update(qsl=7))
+    for folder in forger.performance:
+        forger.set_logged("effective_qsl_rng_seed", 7, folder)
+    assert forger.broken() == {"check.plan", "check.summary"}
+
+
+def test_a_packaged_task_with_another_target_is_found_unless_the_package_is_open(forger):
+    def easier(manifest):
+        task = to_builtins(load_task("digits"))
+        manifest["plan"]["task"] = {**task, "quality": {**task["quality"], "fraction": 0.5}}
+
+    forger.edit(easier)
+    assert "check.task" in forger.broken()
+    forger.edit(lambda manifest: manifest["plan"].update(is_open=True))
+    assert "check.task" not in forger.broken()
+
+
+def test_a_round_that_vanished_is_missed(forger):
+    def drop(manifest):
+        manifest["runs"] = [run for run in manifest["runs"] if run["logs"] != place]
+
+    place = str(forger.performance[2].relative_to(forger.root))
+    forger.edit(drop)
+    shutil.rmtree(forger.performance[2])
+    assert "check.rounds" in forger.broken()
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, 1e-320, 1e308])
+def test_times_that_are_none_claim_nothing(forger, value):
+    forger.edit(lambda manifest: [run["speed"].update(score_s=value) for run in manifest["runs"] if run["speed"]])
+    assert forger.broken() & {"check.cell", "check.claim"}
+
+
+@pytest.mark.parametrize("cells", [[], "twice"])
+def test_cells_that_are_not_the_plans_claim_nothing(forger, cells):
+    forger.edit(lambda manifest: manifest.update(cells=cells if cells == [] else manifest["cells"] * 2))
+    assert "check.cell" in forger.broken()
+    forger.edit(lambda manifest: manifest["plan"].update(cells=[]))
+    assert forger.broken()
+
+
+def test_a_package_whose_run_was_cut_off_is_refused_in_a_sentence(forger):
+    (forger.root / MANIFEST).unlink()
+    with pytest.raises(UsageError, match="its run was cut off"):
+        read_tree(forger.root)
 
 
 def test_time_stamps_that_unpack_to_gigabytes_are_not_unpacked(forger):
@@ -225,9 +341,14 @@ FORGERIES = {
     "check.stamps": lambda it: it.scale_stamps(),
     "check.answers": lambda it: it.drop_answer(),
     "check.answers_changed": lambda it: it.change_answer(),
-    "check.answers_differ": lambda it: it.other_first_answers(),
+    "check.answers_differ": lambda it: it.resample(lambda sample: [replace(each, data=bytes(40)) for each in sample]),
     "check.summary": lambda it: it.replace(SUMMARY, "Mean latency (ns)", "Mean latency (ns) : 1\nBefore"),
     "check.claim": lambda it: it.edit_run(lambda run: run["speed"].update(p90_s=run["speed"]["p90_s"] / 2)),
+    "check.cell": lambda it: it.edit(lambda manifest: manifest["cells"][0].update(rounds=9)),
+    "check.task": lambda it: it.edit(lambda manifest: manifest["plan"]["task"].update(name="digits")),
+    "check.task_file": lambda it: it.write_task(lambda text: text.replace("0.98", "0.5")),
+    "check.plan": lambda it: it.edit(lambda manifest: manifest["plan"]["seeds"].update(qsl=7)),
+    "check.rounds": lambda it: it.edit(lambda manifest: manifest["plan"].update(rounds=4)),
     "check.model": lambda it: it.edit_run(of_loaded(model_sha256="0" * 64)),
     "check.data": lambda it: it.edit_run(of_loaded(data_sha256="0" * 64)),
     "check.code": lambda it: it.edit_run(of_loaded(code_sha256="0" * 64)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,16 @@ def test_int8_by_other_frameworks(project, backend, stages):
     assert cell["loaded"]["snr_db"] < 60
 
 
+def test_the_example_of_an_own_model_in_the_documentation_is_valid(project):
+    text = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
+    network, task = re.findall(r"```(?:python|toml)\n(.*?)```", text[text.index("## Your own model") :], re.DOTALL)[:2]
+    project.write("nets.py", network)
+    project.write("mine.toml", task + "\n[durations]\nrapid = { min_queries = 64, min_s = 0.3, max_s = 60.0 }\n")
+    (cell,) = result(project, "run", "./mine.toml")["cells"]
+    assert (cell["outcome"], cell["loaded"]["has_real_weights"]) == ("valid", True)
+    assert cell["quality"] >= 0.9506
+
+
 def test_a_part_of_the_machine_that_is_not_there_is_a_row(project):
     found = result(project, "compare", "./fast.toml", "-b", "eager", "--on", "loaded,cuda", "--rounds", "3")
     loaded, cuda = found["cells"]
@@ -173,6 +184,7 @@ def test_a_run_has_a_page(project):
         ("killed", "failed", ("task.crashed", {"signal": "SIGSEGV"})),
         ("refusing", "refused", ("task.refused", {"reason": "not on this CPU"})),
         ("lying", "invalid", ("task.not_fp32", {})),
+        ("two_faced", "invalid", ("task.answers_differ", {})),
     ],
 )
 def test_a_backend_that_misbehaves_is_a_row_with_its_reason(project, tmp_path, backend, outcome, reason):

@@ -186,6 +186,8 @@ def every_example_has_one_answer(tree: ResultTree) -> Iterator[Fact]:
     """In accuracy mode each example was answered, once."""
     for logs in tree.of_mode(Mode.ACCURACY):
         wanted = logs.number("effective_accuracy_sample_count") or logs.number("qsl_reported_total_count")
+        if tree.package is not None:
+            wanted = tree.package.plan.task.data.parts.get(tree.package.plan.part, wanted)
         if wanted is None:
             continue
         found = {answer.sample for answer in logs.answers}

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-import numpy.typing as npt
-
 from perfguard.errors import StoreError
-from perfguard.plain_files import read_plain
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.task_results import CellRun, TaskLoaded
 from perfguard.records.tasks import Mode, ModelPrecision, Scenario
 from perfguard.tasks.checking.tree import Logs, ResultTree, is_plain
-from perfguard.tasks.judging import LEAST_SNR_DB, score_of
-from perfguard.tasks.loadgen_logs import FIRST_ANSWERS, OWN_STAMPS, answers_sha256
+from perfguard.tasks.judging import LEAST_SNR_DB
+from perfguard.tasks.loadgen_logs import OWN_ANSWERS, OWN_STAMPS, answers_sha256
 from perfguard.tasks.packages import MANIFEST
-from perfguard.tasks.scores import LEAST_EQUAL_DB, snr_db
+from perfguard.tasks.sampled_answers import SAMPLED, are_the_same, read_sample
 from perfguard.tasks.two_clocks import contradicted, read_stamps
-
-_MOST_BYTES = 2**30  # Of a file of answers
 
 
 def stamps_agree_with_logs(tree: ResultTree) -> Iterator[Fact]:
@@ -57,35 +49,6 @@ def stamps_agree_with_logs(tree: ResultTree) -> Iterator[Fact]:
                 place=logs.place,
                 own_s=other.own_ns / 1e9,
                 loadgen_s=other.loadgen_ns / 1e9,
-            )
-
-
-def claims_follow_from_measurements(tree: ResultTree) -> Iterator[Fact]:
-    """The score and the quality of each cell are those of its measurements."""
-    if tree.package is None or tree.package.plan.scenario is Scenario.TRAINING:
-        return
-    for cell in tree.package.cells:
-        judged = [run for run in tree.package.runs if run.cell.id == cell.cell.id and run.quality is not None]
-        quality = min((run.quality.value for run in judged if run.quality is not None), default=None)
-        if cell.quality != quality:
-            yield fact(
-                "check.claim",
-                severity=Severity.GRAVE,
-                place=judged[0].logs if judged else MANIFEST,
-                name="quality",
-                claimed=cell.quality if cell.quality is not None else 0.0,
-                logged=quality if quality is not None else 0.0,
-            )
-        runs = [run for run in tree.package.runs if run.cell.id == cell.cell.id and run.speed is not None]
-        score = score_of(tree.package.plan.scenario, [run.speed for run in runs if run.speed is not None])
-        if cell.score is not None and (score is None or abs(cell.score - score) > 1e-6 * score):
-            yield fact(
-                "check.claim",
-                severity=Severity.GRAVE,
-                place=runs[0].logs if runs else MANIFEST,
-                name="score",
-                claimed=cell.score,
-                logged=score if score is not None else 0.0,
             )
 
 
@@ -135,13 +98,24 @@ def answers_are_those_that_were_judged(tree: ResultTree) -> Iterator[Fact]:
 
 
 def speed_runs_answer_as_accuracy_runs(tree: ResultTree) -> Iterator[Fact]:
-    """In each measurement of speed a cell answered the first examples as in that of quality, but for rounding."""
-    judged = {run.cell.id: _first_answers(tree, logs) for logs, run in _own_runs(tree, Mode.ACCURACY)}
+    """Answers that were kept of each measurement of speed are those of accuracy mode, but for rounding."""
+    judged = {
+        run.cell.id: {answer.sample: answer.data for answer in logs.answers}
+        for logs, run in _own_runs(tree, Mode.ACCURACY)
+    }
     for logs, run in _own_runs(tree, Mode.PERFORMANCE):
-        found, wanted = _first_answers(tree, logs), judged.get(run.cell.id)
-        if found is None:
-            yield fact("check.file_missing", severity=Severity.GRAVE, place=logs.place, name=FIRST_ANSWERS)
-        elif wanted is not None and (level := snr_db((found,), (wanted,))) is not None and level < LEAST_EQUAL_DB:
+        if OWN_ANSWERS not in logs.files:
+            yield fact("check.file_missing", severity=Severity.GRAVE, place=logs.place, name=OWN_ANSWERS)
+            continue
+        path = tree.root / logs.place / OWN_ANSWERS
+        try:
+            sampled = read_sample(path) if is_plain(path) else ()
+        except StoreError:
+            sampled = ()
+        if len(sampled) < _least_sampled(tree):
+            problem = f"{OWN_ANSWERS} cannot be read, or has too few answers"
+            yield fact("check.unreadable", severity=Severity.GRAVE, place=logs.place, problem=problem)
+        elif run.cell.id in judged and not are_the_same(sampled, judged[run.cell.id]):
             yield fact("check.answers_differ", severity=Severity.GRAVE, place=logs.place, cell=run.cell.id)
 
 
@@ -255,20 +229,12 @@ def runs_are_all_there(tree: ResultTree) -> Iterator[Fact]:
         yield fact("check.run_unknown", severity=Severity.GRAVE, place=place)
 
 
+def _least_sampled(tree: ResultTree) -> int:
+    return min(SAMPLED, tree.package.plan.duration.min_queries) if tree.package is not None else 0
+
+
 def _runs(tree: ResultTree) -> tuple[CellRun, ...]:
     return tree.package.runs if tree.package is not None else ()
-
-
-def _first_answers(tree: ResultTree, logs: Logs) -> npt.NDArray[np.float32] | None:
-    """None where there are none that can be read."""
-    content = read_plain(tree.root / logs.place / FIRST_ANSWERS, _MOST_BYTES)
-    if content is None:
-        return None
-    try:
-        found = np.load(io.BytesIO(content), allow_pickle=False)
-    except (OSError, ValueError, EOFError, TypeError, OverflowError, MemoryError, zipfile.BadZipFile):
-        return None
-    return found if isinstance(found, np.ndarray) and found.dtype.kind == "f" else None
 
 
 def _sha256(root: Path, name: str) -> str | None:

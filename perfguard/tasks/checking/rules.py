@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from perfguard.records.facts import Fact
-from perfguard.tasks.checking import log_rules, package_rules
+from perfguard.tasks.checking import log_rules, package_rules, plan_rules
 from perfguard.tasks.checking.tree import ResultTree
 
 Rule = Callable[[ResultTree], Iterator[Fact]]
@@ -27,7 +27,7 @@ RULES: tuple[Rule, ...] = (
     log_rules.every_example_has_one_answer,
     package_rules.stamps_agree_with_logs,
     package_rules.claims_follow_from_logs,
-    package_rules.claims_follow_from_measurements,
+    plan_rules.claims_follow_from_measurements,
     package_rules.quality_reaches_its_target,
     package_rules.answers_are_those_that_were_judged,
     package_rules.speed_runs_answer_as_accuracy_runs,
@@ -40,6 +40,10 @@ RULES: tuple[Rule, ...] = (
     package_rules.pauses_were_made,
     package_rules.files_are_unchanged,
     package_rules.runs_are_all_there,
+    plan_rules.packaged_tasks_are_unchanged,
+    plan_rules.task_files_hold_the_task,
+    plan_rules.plans_are_the_rules,
+    plan_rules.every_round_was_measured,
 )
 """All of them."""
 

@@ -26,7 +26,7 @@ from perfguard.tasks.loadgen_logs import (
     parse_detail,
     parse_summary,
 )
-from perfguard.tasks.packages import MANIFEST, SCENARIO_FOLDERS
+from perfguard.tasks.packages import MANIFEST, ORGANIZATION, SCENARIO_FOLDERS
 
 DIVISIONS = ("closed", "open")
 SCENARIOS = {name: scenario for scenario, name in SCENARIO_FOLDERS.items()}
@@ -87,6 +87,8 @@ def read_tree(root: Path) -> ResultTree:
         StoreError: The package's own file is corrupt.
     """
     package = _package(root)
+    if package is None and any(root.glob(f"*/{ORGANIZATION}")):
+        raise UsageError(f"{root} has no {MANIFEST}: its run was cut off before the end; run the task again")
     by_place = {run.logs: run for run in package.runs} if package is not None else {}
     folders = [
         folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import queue
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,11 +13,15 @@ from pathlib import Path
 from typing import NoReturn
 
 import mlperf_loadgen as lg
+import numpy as np
+import numpy.typing as npt
 
 from perfguard.records.tasks import ComplianceTest, Mode, Scenario, TaskJob
 from perfguard.tasks.child.answers import encoded
 from perfguard.tasks.child.examples import Inputs
 from perfguard.tasks.child.postprocessing import Arrays
+from perfguard.tasks.loadgen_logs import LoggedAnswer
+from perfguard.tasks.sampled_answers import SAMPLED
 from perfguard.tasks.scores import PERCENTILE
 from perfguard.tasks.two_clocks import StampedQueries
 
@@ -27,7 +32,7 @@ _SCENARIOS = {
 }
 _NO_AUDIT = "perfguard-has-no-audit.config"
 """LoadGen takes settings from a file of this name in its working directory; its default name might be there."""
-SAMPLED = 64  # Answers that are logged while speed is measured, about
+_LOGGED = 64  # Answers that LoadGen logs in TEST01, about
 _REPORTS_NS = 1_000_000_000  # How often the driver says that it goes on
 
 
@@ -42,7 +47,15 @@ class System:
     failed: Callable[[BaseException], NoReturn]  # Ends the process: LoadGen takes no exception
 
 
-def measure(system: System, job: TaskJob, pace_s: float) -> StampedQueries:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What the driver keeps of a measurement."""
+
+    stamps: StampedQueries
+    sample: tuple[LoggedAnswer, ...]  # Answers to queries drawn at random; at most `SAMPLED`
+
+
+def measure(system: System, job: TaskJob, pace_s: float) -> Answered:
     """Let LoadGen send queries until it has enough; its logs are in the job's folder, byte for byte.
 
     `pace_s` is about how long a query takes.
@@ -65,7 +78,10 @@ def measure(system: System, job: TaskJob, pace_s: float) -> StampedQueries:
         driver.close()
         lg.DestroyQSL(qsl)
         lg.DestroySUT(sut)
-    return StampedQueries(driver.begun_ns, driver.ended_ns, driver.returned_ns)
+    return Answered(
+        stamps=StampedQueries(driver.begun_ns, driver.ended_ns, driver.returned_ns),
+        sample=tuple(LoggedAnswer(sample=sample, data=answer.tobytes()) for sample, answer in driver.sampled),
+    )
 
 
 def _settings(job: TaskJob, pace_s: float) -> lg.TestSettings:
@@ -84,7 +100,7 @@ def _settings(job: TaskJob, pace_s: float) -> lg.TestSettings:
     found.single_stream_target_latency_percentile = PERCENTILE
     found.offline_expected_qps = 1.0  # so that the one query has `min_query_count` samples
     if job.test is ComplianceTest.SAMPLED:
-        found.accuracy_log_sampling_target = SAMPLED
+        found.accuracy_log_sampling_target = _LOGGED
     found.performance_issue_unique = job.test is ComplianceTest.UNIQUE
     found.performance_issue_same = job.test is ComplianceTest.SAME
     if job.scenario is Scenario.SERVER:
@@ -101,6 +117,8 @@ class _QueryDriver:
         self.begun_ns: list[int] = []  # As in `StampedQueries`, in order of the answers
         self.ended_ns: list[int] = []
         self.returned_ns: list[int] = []
+        self.sampled: list[tuple[int, npt.NDArray[np.float32]]] = []  # Examples and answers
+        self._draw = random.Random()  # noqa: S311 - a sample, no secret
         self._system, self._answered, self._reported_ns = system, 0, time.perf_counter_ns()
 
     def issue(self, samples: list[lg.QuerySample]) -> None:
@@ -127,10 +145,19 @@ class _QueryDriver:
         self.returned_ns.append(time.perf_counter_ns())
         self.begun_ns.append(begun_ns)
         self.ended_ns.append(ended_ns)
-        self._answered += len(samples)
+        for sample, found in zip(samples, answers, strict=True):
+            self._keep(sample.index, found)
         if ended_ns - self._reported_ns > _REPORTS_NS:
             self._reported_ns = ended_ns
             system.progress(self._answered)
+
+    def _keep(self, sample: int, answer: npt.NDArray[np.float32]) -> None:
+        """Keep each answer of the measurement with the same probability. Source: Vitter 1985, algorithm R."""
+        self._answered += 1
+        if len(self.sampled) < SAMPLED:
+            self.sampled.append((sample, answer.copy()))
+        elif (place := int(self._draw.random() * self._answered)) < SAMPLED:
+            self.sampled[place] = sample, answer.copy()
 
     def close(self) -> None:
         """End what was started."""

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import msgspec
-import numpy as np
 
 from perfguard.codec import to_builtins
 from perfguard.errors import PerfguardError
@@ -27,12 +26,13 @@ from perfguard.records.tasks import Hardware, Mode, ModelPrecision, Scenario, Ta
 from perfguard.tasks.loadgen_logs import (
     ACCURACY,
     DETAIL,
-    FIRST_ANSWERS,
+    OWN_ANSWERS,
     OWN_STAMPS,
     answers_sha256,
     parse_answers,
     parse_detail,
 )
+from perfguard.tasks.sampled_answers import are_the_same, read_sample, write_sample
 from perfguard.tasks.scores import early_stopping, percentile, snr_db
 from perfguard.tasks.two_clocks import StampedQueries, contradicted, write_stamps
 
@@ -114,10 +114,12 @@ def _measure(job: TaskJob, tell: Any, fail: Any) -> None:
     before = _Used.now()
     began = time.perf_counter()
     system = System(run=run, inputs=inputs, batch=batch, progress=lambda count: tell("progress", count), failed=fail)
-    stamps = measure(system, job, pace_s)
+    answered = measure(system, job, pace_s)
     duration_s = time.perf_counter() - began
     if job.mode is Mode.PERFORMANCE:
-        tell("speed", _speed(job, stamps, duration_s, before))
+        speed = _speed(job, answered.stamps, duration_s, before)
+        write_sample(Path(job.logs) / OWN_ANSWERS, answered.sample)
+        tell("speed", speed)
     else:
         tell("quality", _quality(job, ready))
 
@@ -131,7 +133,7 @@ def _train(job: TaskJob, tell: Any) -> None:
 
 
 def _load(job: TaskJob, tell: Any) -> _Ready:
-    from perfguard.tasks.child.answers import answer_each, encoded
+    from perfguard.tasks.child.answers import answer_each
     from perfguard.tasks.child.backends import LoadRequest, RefusedError, Stages, backend_named, eager
     from perfguard.tasks.child.code import code_sha256
     from perfguard.tasks.child.examples import load_examples
@@ -158,8 +160,6 @@ def _load(job: TaskJob, tell: Any) -> _Ready:
     reference = plain.run(first)
     loaded = backend_named(job.cell.backend)(order)
     answers = answer_each(loaded.run, first)
-    first_answers = answers if model.postprocess is None else model.postprocess(answers, first)
-    np.save(Path(job.logs) / FIRST_ANSWERS, np.stack(encoded(first_answers)))
     tell(
         "loaded",
         TaskLoaded(
@@ -247,10 +247,12 @@ def _quality(job: TaskJob, ready: _Ready) -> MeasuredQuality:
         return tuple(each[indices] for each in found)
 
     labels = None if evaluated.labels is None else evaluated.labels[indices]
+    judged = {answer.sample: answer.data for answer in answers}
     return MeasuredQuality(
         value=measured_quality(job.task.quality, outputs, labels, plain),
         examples=len(indices),
         answers_sha256=answers_sha256(answers),
+        is_as_in_speed=all(are_the_same(read_sample(Path(folder) / OWN_ANSWERS), judged) for folder in job.speeds),
     )
 
 

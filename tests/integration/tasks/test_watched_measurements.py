@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 
+import psutil
 import pytest
 
 pytest.importorskip("torch")
@@ -23,17 +25,7 @@ def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.mark.parametrize(
-    ("backend", "code", "values"),
-    [
-        ("raising", "task.failed", {"error": "ValueError: no more of this"}),
-        ("killed", "task.crashed", {"signal": "SIGSEGV"}),
-        ("leaving", "task.crashed", {"exit_code": 7}),
-        ("hanging", "task.silent", {"is_loaded": True}),
-        ("refusing", "task.refused", {"reason": "not on this CPU"}),
-    ],
-)
-def test_the_reason_is_recorded(tmp_path, cache, backend, code, values):
+def measure(backend, tmp_path, cache):
     write_backends(tmp_path)
     job = TaskJob(
         task=parse_task(FAST, "fast.toml"),
@@ -47,8 +39,33 @@ def test_the_reason_is_recorded(tmp_path, cache, backend, code, values):
         cache=str(cache),
     )
     path = os.pathsep.join(each for each in (str(tmp_path), os.environ.get("PYTHONPATH")) if each)
-    watch = Watch(cpus=tuple(os.sched_getaffinity(0)), environment={**os.environ, "PYTHONPATH": path}, silent_s=3.0)
-    run = measure_cell(job, watch, number=0, place="logs")
+    environment = {**os.environ, "PYTHONPATH": path, "SPAWNED": str(tmp_path / "spawned")}
+    watch = Watch(cpus=tuple(os.sched_getaffinity(0)), environment=environment, silent_s=3.0)
+    return measure_cell(job, watch, number=0, place="logs")
+
+
+@pytest.mark.parametrize(
+    ("backend", "code", "values"),
+    [
+        ("raising", "task.failed", {"error": "ValueError: no more of this"}),
+        ("killed", "task.crashed", {"signal": "SIGSEGV"}),
+        ("leaving", "task.crashed", {"exit_code": 7}),
+        ("hanging", "task.silent", {"is_loaded": True}),
+        ("refusing", "task.refused", {"reason": "not on this CPU"}),
+    ],
+)
+def test_the_reason_is_recorded(tmp_path, cache, backend, code, values):
+    run = measure(backend, tmp_path, cache)
     assert run.speed is None
     assert run.problem.code == code
     assert values.items() <= run.problem.values.items()
+
+
+def test_programs_that_a_model_starts_end_with_its_measurement(tmp_path, cache):
+    run = measure("spawning", tmp_path, cache)
+    assert run.problem is None
+    started = int((tmp_path / "spawned").read_text())
+    until = time.monotonic() + 30
+    while psutil.pid_exists(started) and psutil.Process(started).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < until
+        time.sleep(0.05)

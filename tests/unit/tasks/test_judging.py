@@ -18,14 +18,38 @@ def only(runs, **options):
     return result
 
 
+def with_quality(**changes):
+    run = answered(FIRST)
+    return replace(run, quality=replace(run.quality, **changes))
+
+
 def test_a_cell_that_keeps_all_rules_is_valid_with_the_median_of_its_rounds():
     result = only(measured(FIRST))
     assert (result.outcome, result.score, result.rounds, result.quality) == (CellOutcome.VALID, 0.01, 5, 0.9)
     assert result.reasons == ()
 
 
-def test_seeded_weights_are_never_valid():
-    assert only(measured(FIRST), kind=QualityKind.SEEDED_WEIGHTS).outcome is CellOutcome.SPEED_ONLY
+@pytest.mark.parametrize(
+    ("kind", "has_real_weights", "outcome"),
+    [
+        (QualityKind.SEEDED_WEIGHTS, False, CellOutcome.SPEED_ONLY),
+        (QualityKind.REAL_WEIGHTS, False, CellOutcome.SPEED_ONLY),
+        (QualityKind.REAL_WEIGHTS, True, CellOutcome.VALID),
+        (QualityKind.LABELLED, False, CellOutcome.VALID),  # labels are right whatever made the answers
+    ],
+)
+def test_agreement_with_random_weights_is_never_valid(kind, has_real_weights, outcome):
+    runs = measured(FIRST, loaded=replace(LOADED, has_real_weights=has_real_weights))
+    assert only(runs, kind=kind).outcome is outcome
+
+
+@pytest.mark.parametrize("runs", [[], measured(FIRST)[:3]])
+def test_a_cell_that_was_not_measured_to_the_end_says_so(runs):
+    result = only(runs)
+    assert result.outcome is CellOutcome.UNMEASURED
+    assert [(reason.code, reason.values) for reason in result.reasons] == [
+        ("task.ended_early", {"done": len(runs), "wanted": 6})
+    ]
 
 
 @pytest.mark.parametrize(
@@ -36,6 +60,7 @@ def test_seeded_weights_are_never_valid():
         (measured(FIRST, loaded=replace(LOADED, snr_db=39.0)), "task.not_fp32"),
         (measured(FIRST, is_valid=False), "task.loadgen_invalid"),
         (measured(FIRST, is_confirmed=False), "task.clocks_disagree"),
+        ([*measured(FIRST)[:-1], with_quality(is_as_in_speed=False)], "task.answers_differ"),
     ],
 )
 def test_a_broken_rule_makes_a_cell_invalid_however_fast_it_is(runs, code):
