@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfguard.config import LoadedConfig
 from perfguard.errors import NothingSelectedError, PerfguardError
-from perfguard.records.run_data import RunData
 from perfguard.units import format_count, printable
 
 if TYPE_CHECKING:
+    from perfguard.config import LoadedConfig
     from perfguard.history.changes import CaseOnMachine
     from perfguard.history.database import Database
+    from perfguard.records.run_data import RunData
 
 
 def recorder(loaded: LoadedConfig) -> Callable[[Path, RunData], None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from perfguard.records.steps.profile import Slice
 from perfguard.records.verdict import GateOutcome, Outcome, Verdict
 from perfguard.report.messages.catalog import describe
 from perfguard.report.op_tree import calls_text, tensors_of
+from perfguard.report.shown import Mark, Number
 from perfguard.units import (
     format_effect,
     format_number,
@@ -24,38 +25,6 @@ from perfguard.units import (
     format_seconds_interval,
     format_signed_seconds,
 )
-
-
-class Number(NamedTuple):
-    """A number as it is shown, and what it is sorted by."""
-
-    text: str
-    value: float | None = None
-
-    @classmethod
-    def of(cls, form: Callable[[float | None], str], value: float | None) -> Number:
-        """A number by a function of `perfguard.units`."""
-        return cls(form(value), value)
-
-    @classmethod
-    def whole(cls, value: int | None) -> Number:
-        """A whole number; `-` for None."""
-        return cls("-", None) if value is None else cls(str(value), float(value))
-
-    @classmethod
-    def p(cls, value: float | None) -> Number:
-        """An adjusted p; `-` where it is unknown."""
-        return cls("-" if value is None or math.isnan(value) else f"{value:.2g}", value)
-
-
-class Mark(NamedTuple):
-    """How an outcome is shown; the word stands beside sign and colour everywhere."""
-
-    sign: str
-    word: str
-    class_: str
-    style: str = ""
-
 
 _MOST_LOG_RATIO = 100.0  # Recordings may hold any number
 

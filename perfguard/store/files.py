@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
-from perfguard.recordings import upgraded
 
 T = TypeVar("T")
 
@@ -36,6 +35,8 @@ def load_json(path: Path, kind: type[T], *, schema: int, if_corrupt: str, if_for
     Raises:
         StoreError: It is corrupt or of another schema; `if_corrupt` or `if_foreign` ends the message.
     """
+    from perfguard.recordings import upgraded  # knows all that is recorded, which takes long to import
+
     try:
         data = parse_json(path, if_corrupt=if_corrupt)
     except FileNotFoundError:

@@ -181,7 +181,8 @@ def doctor_command(*, as_json: bool, **options: Any) -> None:
 
     Exits with 3 if a check fails; warnings alone exit with 0.
     """
-    from perfguard.cli.output import print_checks
+    from perfguard.cli.output import print_parts
+    from perfguard.report.terminal.checks import render_checks
     from perfguard.runner.doctor import check_host
 
     checks = check_host(load(options))
@@ -189,7 +190,7 @@ def doctor_command(*, as_json: bool, **options: Any) -> None:
         if as_json:
             click.echo(to_json(checks, indent=1))
         else:
-            print_checks(checks)
+            print_parts(lambda _: render_checks(checks))
     if any(check.status is CheckStatus.FAIL for check in checks):
         raise click.exceptions.Exit(int(ExitCode.INFRASTRUCTURE))
 

@@ -24,8 +24,9 @@ from perfguard.report.html.content import BlockPoint, CaseEvidence
 from perfguard.report.html.effect_bars import Ends, common_axis, effect_bar, effect_ticks, scale_text
 from perfguard.report.html.svg import Element, element, percent, picture, stretched
 from perfguard.report.html.tables import name_cell
-from perfguard.report.rows import CaseRow, Number
+from perfguard.report.rows import CaseRow
 from perfguard.report.scales import bounds_of, ratio_of
+from perfguard.report.shown import Number
 from perfguard.units import format_count, format_effect, format_seconds
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from perfguard.report.html.svg import Element, element, percent
-from perfguard.report.rows import Mark, Number
 from perfguard.report.scales import limit_for, nice_above
+from perfguard.report.shown import Mark, Number
 from perfguard.units import format_change
 
 _LINEAR_LIMIT = 0.05

@@ -13,7 +13,8 @@ from perfguard.report.culprits import Part, parts_of
 from perfguard.report.html.charts import Cell, Chart, LinearAxis, LogAxis, Table, cells, gridlines, height_of, levels
 from perfguard.report.html.svg import Element, element, percent, picture, stretched
 from perfguard.report.op_tree import Frame, frames_of, tree_of
-from perfguard.report.rows import Number, op_names, percentage, slice_row
+from perfguard.report.rows import op_names, percentage, slice_row
+from perfguard.report.shown import Number
 from perfguard.report.terminal.ops import balance_line
 from perfguard.units import (
     format_bandwidth,

@@ -35,7 +35,8 @@ from perfguard.report.html.tasks import mark_of_task, task_charts, task_tables
 from perfguard.report.html.training import mark_of_training, training_charts, training_tables
 from perfguard.report.lines import error_rate_of, notes_of, signal_lines, unchanged_lines
 from perfguard.report.messages.catalog import describe, describe_all
-from perfguard.report.rows import MARKS, CaseRow, Mark, case_rows, mark_of_run
+from perfguard.report.rows import MARKS, CaseRow, case_rows, mark_of_run
+from perfguard.report.shown import Mark
 from perfguard.report.terminal.projection import efficiency_line, identity_line
 from perfguard.report.terminal.tasks import conclusion_of, heading_of
 from perfguard.units import format_count, format_duration, format_seconds

@@ -10,8 +10,9 @@ from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import CaseHistory, changes_before, short_source
 from perfguard.report.html.charts import Cell, Chart, LinearAxis, Table, cells, height_of, levels
 from perfguard.report.html.svg import Element, element, percent, picture
-from perfguard.report.rows import MARKS, Number
+from perfguard.report.rows import MARKS
 from perfguard.report.scales import bounds_of
+from perfguard.report.shown import Number
 from perfguard.units import format_count, format_ratio, format_seconds
 
 _HEIGHT, _TOP, _FLOOR = 190, 22, 166

@@ -17,7 +17,8 @@ from perfguard.report.html.content import RunContent
 from perfguard.report.html.page import render_page
 from perfguard.report.html.sections import verdict_of
 from perfguard.report.html.series import moment, series
-from perfguard.report.rows import Number, mark_of_run
+from perfguard.report.rows import mark_of_run
+from perfguard.report.shown import Number
 from perfguard.units import cut_middle, format_count, format_effect, format_seconds
 
 PAGES = "runs"  # Folder of the runs' pages, beside the first page

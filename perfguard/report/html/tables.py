@@ -14,7 +14,8 @@ from perfguard.report.culprits import place_of_culprit
 from perfguard.report.escaping import LONGEST_NAME
 from perfguard.report.html.charts import Cell, Table, cells, mark_cell
 from perfguard.report.messages.catalog import describe
-from perfguard.report.rows import MARKS, CaseRow, Number, delta_row, measured_rows, op_names, total_row
+from perfguard.report.rows import MARKS, CaseRow, delta_row, measured_rows, op_names, total_row
+from perfguard.report.shown import Number
 from perfguard.units import (
     cut_middle,
     format_bytes,

@@ -11,7 +11,7 @@ from perfguard.report.html.charts import Cell, Chart, Table, cells, mark_cell
 from perfguard.report.html.curves import Curve, curves_picture
 from perfguard.report.html.effect_bars import Ends, common_axis, effect_bar, effect_ticks, scale_text
 from perfguard.report.messages.catalog import describe
-from perfguard.report.rows import Mark
+from perfguard.report.shown import Mark
 from perfguard.report.terminal.tasks import ratio_text, score_text, stages_text
 from perfguard.tasks.judging import worst_outcome
 from perfguard.units import format_count

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from perfguard.records.training import Ending, Training
 from perfguard.report.html.charts import Chart, Table, cells
 from perfguard.report.html.curves import Curve, curves_picture
-from perfguard.report.rows import Mark
+from perfguard.report.shown import Mark
 from perfguard.report.terminal.training import group_text, shares_of
 from perfguard.units import format_seconds, format_share
 

@@ -8,7 +8,7 @@ from perfguard.records.tuning import Purpose, TrialOutcome, TrialVerdict, TriedT
 from perfguard.report.html.charts import Cell, Chart, RatioAxis, Table, cells, mark_cell
 from perfguard.report.html.effect_bars import Ends, common_axis, effect_bar, effect_ticks, scale_text
 from perfguard.report.html.page import Opening, Section, render_sections
-from perfguard.report.rows import Mark, Number
+from perfguard.report.shown import Mark, Number
 from perfguard.report.terminal.tuning import (
     conclusion_of,
     inapplicable_of,

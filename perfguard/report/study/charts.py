@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from perfguard.report.html.charts import Cell, Chart, LinearAxis, Table, cells, gridlines, height_of, levels
 from perfguard.report.html.op_charts import arc
 from perfguard.report.html.svg import Element, element, percent, picture
-from perfguard.report.rows import Number
 from perfguard.report.scales import nice_above
+from perfguard.report.shown import Number
 from perfguard.report.study.rows import (
     VARIANT_NAMES,
     BarRow,

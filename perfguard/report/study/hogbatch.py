@@ -13,7 +13,7 @@ from perfguard.report.html.curves import Curve, curves_picture
 from perfguard.report.html.page import Opening, Section, render_sections
 from perfguard.report.html.training import batch_curves
 from perfguard.report.messages.catalog import describe
-from perfguard.report.rows import Number
+from perfguard.report.shown import Number
 from perfguard.report.study.rows import OUTCOMES
 from perfguard.store.files import write_text
 from perfguard.study.hogbatch.claims import CPU_SHARES, Claim, claims_of, race

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfguard.report.html.charts import Chart, Table, cells, mark_cell
 from perfguard.report.html.page import Opening, Section, render_sections
 from perfguard.report.messages.catalog import describe_all
-from perfguard.report.rows import Mark, Number
+from perfguard.report.shown import Mark, Number
 from perfguard.report.study.charts import (
     cases_chart,
     convergence_chart,

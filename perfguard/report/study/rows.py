@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perfguard.records.estimate import Estimate
 from perfguard.report.messages.catalog import describe, describe_all
-from perfguard.report.rows import Mark
+from perfguard.report.shown import Mark
 from perfguard.study.evidence import DTYPES, LibraryShare, ModelDonut, StudyEvidence
 from perfguard.study.items import VARIANTS
 from perfguard.study.paper import Paper, PaperSlice

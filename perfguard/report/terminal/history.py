@@ -12,8 +12,8 @@ from perfguard.records.case_names import short_names
 from perfguard.records.history import HistoryPoint
 from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import changes_before, short_source
-from perfguard.report.rows import Number
 from perfguard.report.scales import bounds_of
+from perfguard.report.shown import Number
 from perfguard.report.terminal.tables import plain_table, texts
 from perfguard.units import format_count, format_effect, format_seconds
 

@@ -10,7 +10,8 @@ from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpTot
 from perfguard.records.steps.profile import Breakdown
 from perfguard.report.culprits import culprit_lines, step_text
 from perfguard.report.messages.catalog import describe
-from perfguard.report.rows import Number, delta_row, op_names, percentage, slice_row, total_row
+from perfguard.report.rows import delta_row, op_names, percentage, slice_row, total_row
+from perfguard.report.shown import Number
 from perfguard.report.terminal.tables import plain_table, texts
 from perfguard.units import (
     format_count,

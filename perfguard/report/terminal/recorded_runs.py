@@ -19,7 +19,7 @@ from perfguard.records.history import (
 )
 from perfguard.report.case_history import short_source
 from perfguard.report.messages.catalog import describe
-from perfguard.report.rows import Number
+from perfguard.report.shown import Number
 from perfguard.report.terminal.tables import plain_table, texts
 from perfguard.units import format_bytes, format_count, format_effect, format_ratio, format_seconds
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perfguard.report.rows import Number
+from perfguard.report.shown import Number
 from perfguard.units import cut_middle, printable
 
 if TYPE_CHECKING:
