@@ -11,6 +11,7 @@ from perfguard.report.html.page import Opening, Section, render_sections
 from perfguard.report.shown import Mark, Number
 from perfguard.report.terminal.tuning import (
     conclusion_of,
+    ended_recipe,
     inapplicable_of,
     interval_text,
     refusals_of,
@@ -68,7 +69,7 @@ def _trials(found: Tuning) -> tuple[Chart, ...]:
 
 
 def _row(found: Tuning, tried: TriedTrial, axis: RatioAxis) -> tuple[Cell, ...]:
-    outcome, result = tried.outcome, result_text(tried, found.recipe)
+    outcome, result = tried.outcome, result_text(tried, ended_recipe(found))
     class_, name = _CLASSES.get(outcome.verdict, "open"), trial_name(tried)
     label = f"{name}: {format_effect(outcome.log_ratio)} {interval_text(outcome)}, {result}"
     is_last = tried.trial.purpose is Purpose.FINAL

@@ -108,7 +108,7 @@ def _rows(found: Tuning) -> list[tuple[str, ...]]:
             format_effect(tried.outcome.log_ratio),
             interval_text(tried.outcome),
             str(tried.outcome.blocks),
-            result_text(tried, found.recipe),
+            result_text(tried, ended_recipe(found)),
         )
         for tried in found.trials
     ]
@@ -133,9 +133,16 @@ def interval_text(outcome: TrialOutcome) -> str:
     return f"[{format_effect(outcome.lower)}, {format_effect(outcome.upper)}]"
 
 
-def result_text(tried: TriedTrial, recipe: Setting) -> str:
-    """What was shown, and what became of it."""
+def ended_recipe(found: Tuning) -> Setting | None:
+    """The recipe; None where the search was interrupted before it had one."""
+    return None if found.outcome is TuningOutcome.INTERRUPTED and not found.recipe else found.recipe
+
+
+def result_text(tried: TriedTrial, recipe: Setting | None) -> str:
+    """What was shown, and what became of it in the recipe, where there is one."""
     verdict, trial = tried.outcome.verdict, tried.trial
+    if recipe is None:
+        return _WORDS[verdict]
     if trial.purpose is Purpose.FINAL or verdict is not TrialVerdict.FASTER:
         if trial.purpose is Purpose.KEEP and verdict is TrialVerdict.OPEN and not tried.outcome.is_answered:
             return "not confirmed, kept"

@@ -151,3 +151,13 @@ def test_every_setting_of_a_script_has_its_line_of_code(tmp_path):
 def test_what_became_of_a_value_that_had_to_be_confirmed(outcome, text):
     trial = Trial(purpose=Purpose.KEEP, before=(), after=(("dtype", "bf16"),))
     assert result_text(TriedTrial(trial=trial, outcome=outcome, budget_s=1.0), ()) == text
+
+
+def test_nothing_became_of_a_gain_where_the_search_was_interrupted():
+    trial = Trial(purpose=Purpose.ADD, before=(), after=(("dtype", "bf16"),))
+    tried = TriedTrial(trial=trial, outcome=TrialOutcome(verdict=TrialVerdict.FASTER, blocks=7), budget_s=1.0)
+    assert [result_text(tried, recipe) for recipe in (None, (), trial.after)] == [
+        "faster",
+        "faster, later dropped",
+        "faster, kept",
+    ]
