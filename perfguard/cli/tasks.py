@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from perfguard.cli.output import print_and_exit
 from perfguard.codec import from_builtins
+from perfguard.errors import StoreError
 from perfguard.gate.task_audits import RESULT
 from perfguard.gate.tasks import recorded_task
 from perfguard.host.identity import machine_line
@@ -34,7 +35,10 @@ def show_audit(folder: Path, output_format: str) -> NoReturn:
     Raises:
         StoreError: It was cut off.
     """
-    found = parse_json(folder / RESULT, if_corrupt="run the audit again")
+    try:
+        found = parse_json(folder / RESULT, if_corrupt="run the audit again")
+    except FileNotFoundError as error:
+        raise StoreError(f"the audit {folder.name} was cut off before its end; run it again") from error
     print_audit(from_builtins(found, Audit, source=str(folder / RESULT)), output_format)
 
 

@@ -119,13 +119,16 @@ class _AuditWork:
             claimed_quality=claim.quality,
             found_quality=quality,
             findings=tuple(self._findings(claim, own, quality)),
+            is_finished=not self._session.interrupts.asked,
         )
 
     def _findings(self, claim: CellResult, own: list[CellRun], quality: float | None) -> Iterator[Fact]:
-        yield from (run.problem for run in own if run.problem is not None)
+        problems = (run.problem for run in own if run.problem is not None)
+        yield from (problem for problem in problems if problem.code != "task.interrupted")
         if not self._session.interrupts.asked:  # a try that is still to come may reach the claim
             yield from judge_speed(self._shares(claim))
-        has_answers = any(run.mode is Mode.ACCURACY for run in own)
+        has_answers = any(run.mode is Mode.ACCURACY and run.problem is None for run in own)
+        has_answers |= not self._session.interrupts.asked
         if not has_answers:  # the user ended the audit before
             return
         yield from judge_quality(claim.quality, quality)

@@ -64,6 +64,8 @@ def run_task(request: Request, asked: Asked) -> TaskResult:
         PerfguardError: Nothing can be measured on this host.
     """
     with open_session(request, mode=MODE) as session:
+        if git.tree_state(session.request.loaded.project).dirty is not None:
+            session.note(fact("task.dirty", severity=Severity.NOTABLE))
         start = heat_now()
         plan = TaskPlan(
             task=asked.task,

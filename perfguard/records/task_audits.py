@@ -18,6 +18,7 @@ class CellAudit:
     claimed_quality: float | None
     found_quality: float | None
     findings: tuple[Fact, ...]  # What the package claims and the audit did not find; empty: passed
+    is_finished: bool = True  # Whether all of it was measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

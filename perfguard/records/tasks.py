@@ -9,7 +9,7 @@ from enum import Enum
 
 from perfguard.errors import ConfigError, did_you_mean
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]*", re.ASCII)
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -181,7 +181,7 @@ class TaskConfig:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ConfigError(f"name = {self.name!r}: give lower-case letters, digits and '-'")
+            raise ConfigError(f"name = {self.name!r}: give up to 64 lower-case letters, digits and '-'")
         if not self.scenarios:
             raise ConfigError("scenarios is empty: give single-stream, offline, server or training")
         if self.performance_samples < 1:

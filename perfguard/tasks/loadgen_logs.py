@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfguard.errors import StoreError
+from perfguard.records.tasks import Scenario
 
 DETAIL = "mlperf_log_detail.txt"
 SUMMARY = "mlperf_log_summary.txt"
@@ -39,6 +40,33 @@ class DetailLog:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
         return float(value) if -_MOST <= value <= _MOST else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedSpeed:
+    """Figures of a measurement of speed; None where a scenario has none."""
+
+    is_valid: bool
+    score_s: float | None
+    p90_s: float | None
+    samples_per_s: float | None
+    mean_s: float | None
+
+
+def logged_speed(detail: DetailLog, scenario: Scenario) -> LoggedSpeed:
+    """What LoadGen says of a measurement."""
+
+    def seconds(key: str) -> float | None:
+        value = detail.number(key)
+        return None if value is None else value / 1e9
+
+    return LoggedSpeed(
+        is_valid=detail.values.get("result_validity") == "VALID",
+        score_s=seconds("early_stopping_latency_ss"),
+        p90_s=None if scenario is Scenario.OFFLINE else seconds("result_90.00_percentile_latency_ns"),
+        samples_per_s=detail.number("result_samples_per_second") or detail.number("result_completed_samples_per_sec"),
+        mean_s=seconds("result_mean_latency_ns"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +131,7 @@ def parse_answers(text: str, *, source: str) -> tuple[LoggedAnswer, ...]:
 
 
 def _index(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
         raise ValueError(f"qsl_idx {value!r}")
     return value
 

@@ -32,13 +32,18 @@ def task_file(plan: TaskPlan) -> Path:
     return _own(plan) / "code" / f"{plan.task.name}.json"
 
 
+def system_file(plan: TaskPlan, system: str) -> Path:
+    """Where the description of the machine is, relative to the package."""
+    return _own(plan) / "systems" / f"{system}.json"
+
+
 def _own(plan: TaskPlan) -> Path:
     return Path("open" if plan.is_open else "closed", ORGANIZATION)
 
 
 def describe_system(root: Path, plan: TaskPlan, system: str, fingerprint: Fingerprint) -> None:
     """Write what was measured on, and the task itself."""
-    for path, value in ((_own(plan) / "systems" / f"{system}.json", fingerprint), (task_file(plan), plan.task)):
+    for path, value in ((system_file(plan, system), fingerprint), (task_file(plan), plan.task)):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(to_json(value, indent=1) + "\n", encoding="utf-8")
 

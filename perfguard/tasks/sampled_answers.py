@@ -5,24 +5,24 @@ Source: MLPerf inference, compliance, TEST01.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from perfguard.errors import StoreError
+from perfguard.tasks.integer_arrays import read_integers
 from perfguard.tasks.loadgen_logs import LoggedAnswer
 from perfguard.tasks.scores import LEAST_EQUAL_DB, snr_db
 
 SAMPLED = 32  # Answers that are kept of a measurement of speed
-_MOST_BYTES = 2**30  # Of all answers, unpacked
 
 
 def are_the_same(sampled: Sequence[LoggedAnswer], judged: Mapping[int, bytes]) -> bool:
     """Whether answers are those of accuracy mode, by example, but for rounding; over all of them together."""
     wanted = [judged.get(answer.sample, b"") for answer in sampled]
-    if any(len(answer.data) != len(data) or len(data) % 4 for answer, data in zip(sampled, wanted, strict=True)):
+    sizes = [len(data) for data in wanted]
+    if not all(sizes) or [len(answer.data) for answer in sampled] != sizes or any(size % 4 for size in sizes):
         return False
     found = (np.frombuffer(b"".join(answer.data for answer in sampled), np.float32),)
     level = snr_db(found, (np.frombuffer(b"".join(wanted), np.float32),))
@@ -45,17 +45,10 @@ def read_sample(path: Path) -> tuple[LoggedAnswer, ...]:
     Raises:
         StoreError: The file cannot be read, or holds something else.
     """
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            if sum(entry.file_size for entry in stored.zip.infolist()) > _MOST_BYTES:
-                raise ValueError("too large")
-            samples, sizes, data = (stored[name] for name in ("samples", "sizes", "data"))
-        if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in (samples, sizes, data)):
-            raise ValueError("answers are bytes, their examples and sizes whole numbers")
-        if len(samples) != len(sizes) or data.dtype != np.uint8 or (sizes < 0).any() or sizes.sum() != len(data):
-            raise ValueError("each answer has an example and a size")
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TypeError, AttributeError, MemoryError) as e:
-        raise StoreError(f"{path}: not a sample of answers: {e}") from e
+    samples, sizes, data = read_integers(path, "samples", "sizes", "data")
+    is_whole = data.dtype == np.uint8 and ((sizes >= 0) & (sizes <= len(data))).all() and sizes.sum() == len(data)
+    if not is_whole or len(samples) != len(sizes):
+        raise StoreError(f"{path}: each answer has an example and a size")
     ends = np.cumsum(sizes).tolist()
     return tuple(
         LoggedAnswer(sample=sample, data=data[end - size : end].tobytes())

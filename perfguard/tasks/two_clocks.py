@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from perfguard.errors import StoreError
+from perfguard.tasks.integer_arrays import read_integers
 from perfguard.tasks.scores import early_stopping, percentile
 
-_MOST_BYTES = 2**30  # Of all stamps, unpacked
 _SLACK_NS, _SLACK_RATIO = 10_000, 0.005
 _FIGURES = {"result_90.00_percentile_latency_ns": percentile, "early_stopping_latency_ss": early_stopping}
 """By LoadGen's key."""
@@ -79,15 +78,7 @@ def read_stamps(path: Path) -> StampedQueries:
     Raises:
         StoreError: The file cannot be read, or lacks stamps.
     """
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            if sum(entry.file_size for entry in found.zip.infolist()) > _MOST_BYTES:
-                raise ValueError("too large")
-            begun, ended, returned = (found[name] for name in ("begun_ns", "ended_ns", "returned_ns"))
-        if any(stamps.ndim != 1 or stamps.dtype.kind not in "iu" for stamps in (begun, ended, returned)):
-            raise ValueError("time stamps are whole numbers")
-        if not len(begun) == len(ended) == len(returned) - 1:
-            raise ValueError("each query has three time stamps")
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TypeError, AttributeError, MemoryError) as e:
-        raise StoreError(f"{path}: not perfguard's time stamps: {e}") from e
+    begun, ended, returned = read_integers(path, "begun_ns", "ended_ns", "returned_ns")
+    if not len(begun) == len(ended) == len(returned) - 1:
+        raise StoreError(f"{path}: each query has three time stamps")
     return StampedQueries(begun.tolist(), ended.tolist(), returned.tolist())

@@ -293,6 +293,90 @@ def test_cells_that_are_not_the_plans_claim_nothing(forger, cells):
     assert forger.broken()
 
 
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda run: run["cell"].update(precision="int8"), "check.folder"),
+        (lambda run: run["cell"].update(threads=16), "check.folder"),
+        (lambda run: run["cell"].update(backend="openvino"), "check.folder"),
+        (lambda run: run.update(round=7), "check.folder"),
+        (lambda run: run.update(scenario="offline"), "check.folder"),
+        (lambda run: run.update(loaded=None), "check.no_result"),
+        (lambda run: run.update(speed=None), "check.no_result"),
+        (lambda run: run["speed"].update(score_s=None), "check.claim"),
+        (lambda run: run["speed"].update(p90_s=None), "check.claim"),
+        (lambda run: run["speed"].update(mean_s=1e-9), "check.claim"),
+        (lambda run: run["speed"].update(queries=10**6), "check.claim"),
+        (lambda run: run["speed"].update(is_valid=False), "check.claim"),
+        (lambda run: run.update(ended_at=run["began_at"]), "check.overlap"),
+        (
+            lambda run: run.update(problem={"code": "task.refused", "severity": "notable", "values": {}}),
+            "check.run_unknown",
+        ),
+    ],
+)
+def test_a_measurement_is_what_its_folder_and_its_log_say(forger, change, code):
+    forger.edit_run(change)
+    assert code in forger.broken()
+
+
+@pytest.mark.parametrize("scenario", ["training", "offline"])
+def test_a_package_of_another_scenario_than_its_logs_is_found(forger, scenario):
+    forger.edit(lambda manifest: manifest["plan"].update(scenario=scenario))
+    forger.edit(lambda manifest: [run.update(scenario=scenario) for run in manifest["runs"]])
+    assert {"check.plan", "check.folder"} <= forger.broken()
+
+
+def test_a_measurement_that_was_copied_is_found(forger):
+    shutil.copyfile(*(folder / "perfguard_stamps.npz" for folder in forger.performance[:2]))
+    assert "check.copied" in forger.broken()
+
+
+def test_queries_that_lasted_shorter_than_the_shortest_duration_are_found(forger):
+    path = forger.performance[0] / "perfguard_stamps.npz"
+    with np.load(path) as stamps:
+        np.savez_compressed(path, **{name: np.arange(len(stamps[name])) * 1000 for name in stamps.files})
+    assert "check.span" in forger.broken()
+
+
+def test_several_cells_have_three_rounds_each(forger):
+    forger.edit(lambda manifest: manifest["plan"]["cells"].append({**manifest["plan"]["cells"][0], "threads": 2}))
+    forger.edit(lambda manifest: manifest["plan"].update(rounds=1))
+    found = [each for each in broken_rules(read_tree(forger.root)) if each.code == "check.plan"]
+    assert {each.values["name"] for each in found} == {"rounds"}
+
+
+@pytest.mark.parametrize("text", ["{}", "a fast one", ""])
+def test_a_system_that_is_no_fingerprint_is_found(forger, text):
+    next(forger.root.glob("closed/*/systems/*.json")).write_text(text)
+    assert forger.broken() == {"check.system"}
+
+
+def test_rubbish_is_a_broken_rule_and_no_error(forger):
+    (forger.root / "circle").symlink_to("circle")
+    forger.edit(lambda manifest: manifest["files"].update({"a\0b": "0" * 64, "circle": "0" * 64}))
+    forger.set_logged("result_mean_latency_ns", 10**400)
+    forger.replace(ACCURACY, '"qsl_idx" : ', '"qsl_idx" : 9999999999999999999999', forger.accuracy[0])
+    path = forger.performance[1] / "perfguard_stamps.npz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3 : len(content) // 2] = bytes(len(content) // 2 - len(content) // 3)
+    path.write_bytes(content)
+    codes = {found.code for found in broken_rules(read_tree(forger.root))}
+    assert {"check.file_missing", "check.file_changed", "check.summary", "check.unreadable"} <= codes
+
+
+def test_answers_whose_sizes_overflow_are_no_answers(forger):
+    arrays = {"samples": np.full(40, 10**6), "sizes": np.full(40, 2**62), "data": np.zeros(0, np.uint8)}
+    np.savez(forger.performance[0] / "perfguard_answers.npz", **arrays)
+    assert forger.broken() == {"check.unreadable"}
+
+
+def test_a_package_without_any_measurement_is_refused_in_a_sentence(forger):
+    shutil.rmtree(next(forger.root.glob("closed/*/results")))
+    with pytest.raises(UsageError, match="ended before a measurement was over"):
+        read_tree(forger.root)
+
+
 def test_a_package_whose_run_was_cut_off_is_refused_in_a_sentence(forger):
     (forger.root / MANIFEST).unlink()
     with pytest.raises(UsageError, match="its run was cut off"):
@@ -370,6 +454,12 @@ FORGERIES = {
     "check.file_missing": lambda it: (it.performance[0] / SUMMARY).unlink(),
     "check.mode_missing": lambda it: shutil.rmtree(it.accuracy[0]),
     "check.run_missing": lambda it: shutil.rmtree(it.performance[0]),
+    "check.span": lambda it: it.edit(lambda manifest: manifest["plan"]["duration"].update(min_s=50.0)),
+    "check.copied": lambda it: shutil.copyfile(*(folder / "perfguard_stamps.npz" for folder in it.performance[:2])),
+    "check.overlap": lambda it: it.edit_run(changed(ended_at=1.0)),
+    "check.folder": lambda it: it.edit_run(changed(round=9)),
+    "check.no_result": lambda it: it.edit_run(changed(speed=None)),
+    "check.system": lambda it: next(it.root.glob("closed/*/systems/*.json")).write_text("{}"),
     "check.run_unknown": lambda it: shutil.copytree(it.performance[0], it.performance[0].with_name("run_9")),
     "check.system_missing": lambda it: next(it.root.glob("closed/*/systems/*.json")).unlink(),
 }

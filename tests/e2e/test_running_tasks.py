@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,11 @@ def test_other_scenarios(project, scenario):
     assert cell["outcome"] in ("valid", "invalid")  # quality of 64 examples; the server's bound on a busy machine
     assert cell["score"] > 0
     assert found["plan"]["scenario"] == scenario
+    codes = {
+        broken["code"]
+        for broken in json.loads(project.run("task", "check", "--json", str(package_of(project, found))).stdout)
+    }
+    assert codes <= {"check.quality", "check.invalid"}
 
 
 def test_a_higher_target_is_open_and_red_whatever_the_speed(project):
@@ -151,6 +158,25 @@ def test_the_example_of_an_own_model_in_the_documentation_is_valid(project):
     (cell,) = result(project, "run", "./mine.toml")["cells"]
     assert (cell["outcome"], cell["loaded"]["has_real_weights"]) == ("valid", True)
     assert cell["quality"] >= 0.9506
+
+
+def test_an_audit_that_was_cut_off_is_shown_in_a_sentence_and_accuses_nobody(project):
+    package = package_of(project, result(project, "run", "./fast.toml", "--part", "tiny"))
+    audit = project.start("task", "audit", str(package), "-q", "--format", "json")
+    folders = Path(project.path) / ".perfguard" / "runs"
+    until = time.monotonic() + 120
+    while not any((folder / "package").is_dir() for folder in folders.iterdir() if folder != package.parent):
+        assert audit.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    audit.send_signal(signal.SIGINT)
+    found = json.loads(audit.communicate(timeout=120)[0])
+    (cell,) = found["cells"]
+    assert (cell["is_finished"], cell["findings"], found["exit_code"]) == (False, [], 130)
+    (folders / found["run_id"] / "audit.json").unlink()
+    shown = project.run("show", found["run_id"])
+    assert (shown.returncode, shown.stdout) == (3, "")
+    assert "was cut off before its end; run it again" in shown.stderr
 
 
 def test_a_part_of_the_machine_that_is_not_there_is_a_row(project):

@@ -89,7 +89,7 @@ class TestAnEmptyRepository:
         write_scaffold(scaffold)
         assert fates(scaffold) == dict.fromkeys(ALL, Fate.WRITTEN)
         assert files_in(repository) == ALL
-        assert (repository / ".gitignore").read_text() == ".perfguard/\n"
+        assert (repository / ".gitignore").read_text() == ".perfguard/\n/report.html\n"
 
     def test_gets_no_workflows_where_none_are_wanted(self, repository):
         write_scaffold(planned(repository, workflows=False))
@@ -172,11 +172,12 @@ class TestTheIgnoredFolder:
     @pytest.mark.parametrize(
         ("before", "after"),
         [
-            (b"*.pyc\n", b"*.pyc\n.perfguard/\n"),
-            (b"*.pyc", b"*.pyc\n.perfguard/\n"),
-            (b"*.pyc\r\n", b"*.pyc\r\n.perfguard/\r\n"),
-            (b"", b".perfguard/\n"),
-            (b"caf\xe9/\n", b"caf\xe9/\n.perfguard/\n"),
+            (b"*.pyc\n", b"*.pyc\n.perfguard/\n/report.html\n"),
+            (b"*.pyc", b"*.pyc\n.perfguard/\n/report.html\n"),
+            (b"*.pyc\r\n", b"*.pyc\r\n.perfguard/\r\n/report.html\r\n"),
+            (b"", b".perfguard/\n/report.html\n"),
+            (b"report.html\n", b"report.html\n.perfguard/\n"),
+            (b"caf\xe9/\n", b"caf\xe9/\n.perfguard/\n/report.html\n"),
         ],
     )
     def test_is_added_once_to_what_is_there(self, repository, before, after):
@@ -187,7 +188,7 @@ class TestTheIgnoredFolder:
 
     @pytest.mark.parametrize("line", [".perfguard", ".perfguard/", "/.perfguard/", "  /.perfguard  "])
     def test_is_found_however_it_is_written(self, repository, line):
-        (repository / ".gitignore").write_text(f"a\n{line}\nb\n")
+        (repository / ".gitignore").write_text(f"a\n{line}\nreport.html\n")
         assert fates(planned(repository))[".gitignore"] is Fate.KEPT
 
     def test_the_file_keeps_its_mode(self, repository):

@@ -36,7 +36,7 @@ from perfguard.units import printable
 ACTION = f"OWNER/perfguard@v{__version__}"  # The action of this version, as the written workflows name it
 BENCHMARK = "benchmarks/perf_first_step.py"
 SUITE = "mine"  # The suite that is written
-_IGNORED = ".perfguard/"
+_IGNORED = (".perfguard/", "/report.html")  # Runs, and what `perfguard report` writes
 _WORKFLOWS = ("perf.yml", "perf-report.yml", "baseline.yml")
 _TOKEN = "PERFGUARD_ACTION"  # noqa: S105 - a word in the templates
 _ACTION = re.compile(r"[\w.-]+/[\w./-]+@(?P<ref>[\w./+-]+)", re.ASCII)
@@ -222,21 +222,22 @@ def _workflow(directory: Path, name: str, uses: str, *, force: bool) -> PlannedF
 
 
 def _gitignore(directory: Path) -> PlannedFile:
-    """Runs are left in `.perfguard/`; a file that is there is only added to."""
+    """What perfguard leaves in a project is ignored; a file that is there is only added to."""
     name, path = ".gitignore", directory / ".gitignore"
     if not os.path.lexists(path):
-        return PlannedFile(name=name, fate=Fate.WRITTEN, content=f"{_IGNORED}\n".encode())
+        return PlannedFile(name=name, fate=Fate.WRITTEN, content="".join(f"{line}\n" for line in _IGNORED).encode())
     try:
         held = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}; fix it, or move it away") from error
-    lines = {line.strip() for line in held.splitlines()}
-    if lines & {b".perfguard", b".perfguard/", b"/.perfguard", b"/.perfguard/"}:
+    ignored = {line.decode(errors="replace").strip().strip("/") for line in held.splitlines()}
+    missing = [line for line in _IGNORED if line.strip("/") not in ignored]
+    if not missing:
         return PlannedFile(name=name, fate=Fate.KEPT)
     newline = b"\r\n" if b"\r\n" in held else b"\n"
     between = newline if held and not held.endswith(b"\n") else b""
-    added = held + between + _IGNORED.encode() + newline
-    return PlannedFile(name=name, fate=Fate.EXTENDED, content=added, note=f"by the line {_IGNORED}")
+    added = held + between + b"".join(line.encode() + newline for line in missing)
+    return PlannedFile(name=name, fate=Fate.EXTENDED, content=added, note=f"by {' and '.join(missing)}")
 
 
 def _hints(repository: Path | None, files: list[PlannedFile], *, wanted: bool, action: str) -> Iterator[str]:

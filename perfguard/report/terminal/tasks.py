@@ -88,14 +88,14 @@ def render_audit(found: Audit) -> list[RenderableType]:
             ", ".join(score_text(found.scenario, score) for score in cell.found) or "-",
             "-" if cell.claimed_quality is None else f"{cell.claimed_quality:.4f}",
             "-" if cell.found_quality is None else f"{cell.found_quality:.4f}",
-            "found something" if cell.findings else "passed",
+            "found something" if cell.findings else "passed" if cell.is_finished else "not finished",
         )
         for cell in found.cells
     ]
     heads = ("~cell", ">claimed score", ">found", ">claimed quality", ">found", "~audit")
     lines = [f"✗ {broken.subject.place}: {describe(broken)}" for broken in found.broken]
     lines += [f"✗ {cell.cell.id}: {describe(each)}" for cell in found.cells for each in cell.findings]
-    passed = sum(not cell.findings for cell in found.cells)
+    passed = sum(not cell.findings and cell.is_finished for cell in found.cells)
     said = f"{passed} of {format_count(len(found.cells), 'cell')} passed"
     said += f"; {format_count(len(found.broken), 'broken rule')}" if found.broken else ""
     return [

@@ -207,7 +207,8 @@ def _is_same(said: str, logged: object) -> bool:
     if isinstance(logged, (int, float)) and not isinstance(logged, bool):
         try:
             number = float(said)
-        except ValueError:
+            logged = float(logged)
+        except (ValueError, OverflowError):
             return False
         return abs(number - logged) <= 1e-5 * abs(logged)  # the summary rounds
     return said == str(logged)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,19 +16,18 @@ from perfguard.records.task_results import CellRun, TaskLoaded
 from perfguard.records.tasks import Mode, ModelPrecision, Scenario
 from perfguard.tasks.checking.tree import Logs, ResultTree, is_plain
 from perfguard.tasks.judging import LEAST_SNR_DB
-from perfguard.tasks.loadgen_logs import OWN_ANSWERS, OWN_STAMPS, answers_sha256
+from perfguard.tasks.loadgen_logs import OWN_ANSWERS, OWN_STAMPS, answers_sha256, logged_speed
 from perfguard.tasks.packages import MANIFEST
 from perfguard.tasks.sampled_answers import SAMPLED, are_the_same, read_sample
-from perfguard.tasks.two_clocks import contradicted, read_stamps
+from perfguard.tasks.two_clocks import StampedQueries, contradicted, read_stamps
 
 
 def stamps_agree_with_logs(tree: ResultTree) -> Iterator[Fact]:
-    """Perfguard's own time stamps have as many queries as LoadGen, and confirm its percentiles."""
+    """Perfguard's own time stamps have as many queries as LoadGen, last as long, and confirm its percentiles."""
+    seen: dict[tuple[int, ...], str] = {}
     for logs, run in _own_runs(tree, Mode.PERFORMANCE):
         if OWN_STAMPS not in logs.files:
             yield fact("check.file_missing", severity=Severity.GRAVE, place=logs.place, name=OWN_STAMPS)
-            continue
-        if run.scenario is not Scenario.SINGLE_STREAM:
             continue
         path = tree.root / logs.place / OWN_STAMPS
         try:
@@ -38,40 +38,58 @@ def stamps_agree_with_logs(tree: ResultTree) -> Iterator[Fact]:
             problem = f"{OWN_STAMPS} cannot be read"
             yield fact("check.unreadable", severity=Severity.GRAVE, place=logs.place, problem=problem)
             continue
-        count, own = logs.number("result_query_count"), len(queries.begun_ns)
-        if count != own:
-            yield fact("check.stamp_count", severity=Severity.GRAVE, place=logs.place, own=own, loadgen=int(count or 0))
-            continue
-        for other in contradicted(queries, logs.number):
-            yield fact(
-                "check.stamps",
-                severity=Severity.GRAVE,
-                place=logs.place,
-                own_s=other.own_ns / 1e9,
-                loadgen_s=other.loadgen_ns / 1e9,
-            )
+        if (other := seen.setdefault(tuple(queries.returned_ns), logs.place)) != logs.place:
+            yield fact("check.copied", severity=Severity.GRAVE, place=logs.place, other=other)
+        if run.scenario is Scenario.SINGLE_STREAM:
+            yield from _other_stamps(tree, logs, queries)
+
+
+def _other_stamps(tree: ResultTree, logs: Logs, queries: StampedQueries) -> Iterator[Fact]:
+    """Of queries that came one after the other."""
+    count, own = logs.number("result_query_count"), len(queries.begun_ns)
+    if count != own:
+        yield fact("check.stamp_count", severity=Severity.GRAVE, place=logs.place, own=own, loadgen=int(count or 0))
+        return
+    span_s = (queries.returned_ns[-1] - queries.returned_ns[0]) / 1e9
+    least_s = tree.package.plan.duration.min_s if tree.package is not None else 0.0
+    if span_s < least_s:
+        yield fact("check.span", severity=Severity.GRAVE, place=logs.place, span_s=span_s, least_s=least_s)
+    for differing in contradicted(queries, logs.number):
+        yield fact(
+            "check.stamps",
+            severity=Severity.GRAVE,
+            place=logs.place,
+            own_s=differing.own_ns / 1e9,
+            loadgen_s=differing.loadgen_ns / 1e9,
+        )
 
 
 def claims_follow_from_logs(tree: ResultTree) -> Iterator[Fact]:
-    """The package's figures are those of LoadGen's logs."""
+    """The package's figures are those of LoadGen's logs, none left out."""
     for logs, run in _own_runs(tree, Mode.PERFORMANCE):
-        if run.speed is None:
+        if run.speed is None or logs.detail is None:
             continue
-        keys = {
-            "score": (run.speed.score_s, "early_stopping_latency_ss", 1e9),
-            "p90": (run.speed.p90_s, "result_90.00_percentile_latency_ns", 1e9),
-            "samples per second": (run.speed.samples_per_s, "result_samples_per_second", 1.0),
+        logged = logged_speed(logs.detail, logs.scenario)
+        queries = None if logs.scenario is Scenario.OFFLINE else logs.number("result_query_count")
+        figures: dict[str, tuple[float | None, float | None]] = {
+            "validity": (float(run.speed.is_valid), float(logged.is_valid)),
+            "score": (run.speed.score_s, logged.score_s),
+            "p90": (run.speed.p90_s, logged.p90_s),
+            "samples per second": (run.speed.samples_per_s, logged.samples_per_s),
+            "mean": (run.speed.mean_s, logged.mean_s),
+            "queries": (queries and float(run.speed.queries), queries),
         }
-        for name, (claimed, key, unit) in keys.items():
-            logged = logs.number(key)
-            if claimed is not None and (logged is None or abs(claimed * unit - logged) > 1e-6 * logged):
+        for name, (claimed, found) in figures.items():
+            if claimed is None and found is None:
+                continue
+            if claimed is None or found is None or not math.isclose(claimed, found, rel_tol=1e-6):
                 yield fact(
                     "check.claim",
                     severity=Severity.GRAVE,
                     place=logs.place,
                     name=name,
-                    claimed=claimed,
-                    logged=(logged or 0.0) / unit,
+                    claimed=claimed or 0.0,
+                    logged=found or 0.0,
                 )
 
 
@@ -182,20 +200,22 @@ def times_come_before_answers(tree: ResultTree) -> Iterator[Fact]:
 
 
 def pauses_were_made(tree: ResultTree) -> Iterator[Fact]:
-    """Between two measurements of speed lies the pause that the plan says, or the CPU was cool before."""
-    if tree.package is None or tree.package.plan.cooling.by != "time":
+    """One measurement follows the other, after the pause that the plan says, unless the CPU was cool before."""
+    if tree.package is None:
         return
-    most_s = tree.package.plan.cooling.most_s
-    runs = sorted((run for run in _runs(tree) if run.mode is Mode.PERFORMANCE), key=lambda run: run.began_at)
+    cooling = tree.package.plan.cooling
+    runs = sorted((run for run in _runs(tree) if run.problem is None), key=lambda run: run.began_at)
+    for run in runs:
+        if run.speed is not None and run.ended_at - run.began_at < run.speed.duration_s:
+            yield fact("check.overlap", severity=Severity.GRAVE, place=run.logs)
     for before, after in pairwise(runs):
-        if after.began_at - before.ended_at < most_s:
-            yield fact(
-                "check.pause",
-                severity=Severity.GRAVE,
-                place=after.logs,
-                paused_s=max(0.0, after.began_at - before.ended_at),
-                least_s=most_s,
-            )
+        paused_s = after.began_at - before.ended_at
+        is_timed = cooling.by == "time" and after.mode is before.mode is Mode.PERFORMANCE
+        if paused_s < 0:
+            yield fact("check.overlap", severity=Severity.GRAVE, place=after.logs)
+        elif is_timed and paused_s < cooling.most_s:
+            values = {"paused_s": paused_s, "least_s": cooling.most_s}
+            yield fact("check.pause", values, severity=Severity.GRAVE, place=after.logs)
 
 
 def files_are_unchanged(tree: ResultTree) -> Iterator[Fact]:
@@ -225,7 +245,7 @@ def runs_are_all_there(tree: ResultTree) -> Iterator[Fact]:
     found = Counter(logs.place for logs in tree.logs)
     for place in sorted((named - found).keys()):
         yield fact("check.run_missing", severity=Severity.GRAVE, place=place)
-    for place in sorted(found.keys() - {run.logs for run in tree.package.runs}):
+    for place in sorted(found.keys() - named.keys()):
         yield fact("check.run_unknown", severity=Severity.GRAVE, place=place)
 
 
@@ -240,7 +260,10 @@ def _runs(tree: ResultTree) -> tuple[CellRun, ...]:
 def _sha256(root: Path, name: str) -> str | None:
     """Of a plain file below a folder; None where there is none."""
     path = root / name
-    if not path.resolve().is_relative_to(root.resolve()) or not is_plain(path):
+    try:
+        if not path.resolve().is_relative_to(root.resolve()) or not is_plain(path):
+            return None
+    except (OSError, ValueError, RuntimeError):  # a null byte, or links in a circle
         return None
     digest = hashlib.sha256()
     with path.open("rb") as file:

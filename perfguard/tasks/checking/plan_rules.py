@@ -9,13 +9,15 @@ from typing import Any
 
 import msgspec
 
+from perfguard.errors import PerfguardError
 from perfguard.plain_files import read_plain
 from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.task_results import CellResult, Interval95, Package
-from perfguard.records.tasks import Mode, Scenario, Seeds, TaskConfig
+from perfguard.records.tasks import Mode, Seeds, TaskConfig
 from perfguard.tasks.checking.tree import ResultTree
-from perfguard.tasks.judging import judge
-from perfguard.tasks.packages import MANIFEST, task_file
+from perfguard.tasks.judging import MIN_ROUNDS, judge
+from perfguard.tasks.packages import MANIFEST, SCENARIO_FOLDERS, logs_folder, system_file, task_file
 from perfguard.tasks.task_files import builtin_names, duration_of, load_task, pause_s, with_random_weights, with_target
 
 _MOST_BYTES = 2**20  # Of a task
@@ -52,16 +54,20 @@ def task_files_hold_the_task(tree: ResultTree) -> Iterator[Fact]:
 
 
 def plans_are_the_rules(tree: ResultTree) -> Iterator[Fact]:
-    """Durations, pauses and seeds are those of the run size, and the machine is the one whose results these are."""
-    if tree.package is None or (plan := tree.package.plan).scenario is Scenario.TRAINING:
+    """Durations, pauses, rounds and seeds are those of the run size; scenario and machine are those of the logs."""
+    if tree.package is None:
         return
-    duration = duration_of(plan.task, plan.scenario, plan.size)
-    systems = sorted({logs.system for logs in tree.logs})
+    plan = tree.package.plan
+    duration, systems = duration_of(plan.task, plan.scenario, plan.size), sorted({logs.system for logs in tree.logs})
     compared: tuple[tuple[str, Any, Any], ...] = (
+        ("scenario", [plan.scenario.value], sorted({logs.scenario.value for logs in tree.logs})),
         ("queries", plan.duration.min_queries, duration.min_queries),
         ("shortest duration in seconds", plan.duration.min_s, duration.min_s),
         ("longest duration in seconds", plan.duration.max_s, duration.max_s),
         ("pause in seconds", plan.cooling.most_s, pause_s(plan.size)),
+        ("rounds", plan.rounds, max(plan.rounds, MIN_ROUNDS if len(plan.cells) > 1 else 1)),
+        ("cells", len(plan.cells), len(set(plan.cells))),
+        ("part", [plan.part.value], [each.value for each in plan.task.data.parts if each is plan.part]),
         ("seeds", plan.seeds, Seeds()),
         ("machine", [tree.package.machine_id], systems),
     )
@@ -69,6 +75,34 @@ def plans_are_the_rules(tree: ResultTree) -> Iterator[Fact]:
         if found != wanted:
             values = {"name": name, "found": _text(found), "wanted": _text(wanted)}
             yield fact("check.plan", values, severity=Severity.GRAVE, place=MANIFEST)
+
+
+def systems_are_whole(tree: ResultTree) -> Iterator[Fact]:
+    """The description of the machine is its fingerprint."""
+    if tree.package is None:
+        return
+    place = system_file(tree.package.plan, tree.package.machine_id)
+    content = read_plain(tree.root / place, _MOST_BYTES)
+    try:
+        is_own = msgspec.json.decode(content or b"", type=Fingerprint).machine_id == tree.package.machine_id
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        is_own = False
+    if not is_own:
+        yield fact("check.system", severity=Severity.GRAVE, place=str(place))
+
+
+def runs_are_what_their_folders_say(tree: ResultTree) -> Iterator[Fact]:
+    """A measurement lies in the folder of its cell, mode and round, and has results, unless it has a problem."""
+    if tree.package is None:
+        return
+    plan, system = tree.package.plan, tree.package.machine_id
+    for run in tree.package.runs:
+        wanted = logs_folder(plan, system, run.cell, run.mode, run.round) if plan.scenario in SCENARIO_FOLDERS else None
+        if run.scenario is not plan.scenario or run.logs != str(wanted):
+            yield fact("check.folder", severity=Severity.GRAVE, place=run.logs, wanted=str(wanted))
+        found = run.speed if run.mode is Mode.PERFORMANCE else run.quality
+        if run.problem is None and (found is None or run.loaded is None):
+            yield fact("check.no_result", severity=Severity.GRAVE, place=run.logs)
 
 
 def every_round_was_measured(tree: ResultTree) -> Iterator[Fact]:
@@ -100,11 +134,11 @@ def every_round_was_measured(tree: ResultTree) -> Iterator[Fact]:
 def claims_follow_from_measurements(tree: ResultTree) -> Iterator[Fact]:
     """What the package says of each cell is what its measurements come to."""
     package = tree.package
-    if package is None or package.plan.scenario is Scenario.TRAINING:
+    if package is None:
         return
     try:
         judged = judge(package.plan, package.runs) if package.plan.cells else ()
-    except (ValueError, ArithmeticError):
+    except (PerfguardError, ValueError, ArithmeticError):
         yield _unlike(None, "times", "above 0", "none that can be compared")
         return
     claimed = [result.cell for result in package.cells]
@@ -132,13 +166,16 @@ def _other_claims(claim: CellResult, found: CellResult) -> Iterator[Fact]:
             )
     if claim.outcome is not found.outcome:
         yield _unlike(claim, "result", claim.outcome.value, found.outcome.value)
-    elif claim.reasons != found.reasons:
-        codes = [", ".join(reason.code for reason in each.reasons) or "none" for each in (claim, found)]
-        yield _unlike(claim, "reasons", *codes)
+    elif _codes(claim) != _codes(found):
+        yield _unlike(claim, "reasons", *(", ".join(_codes(each)) or "none" for each in (claim, found)))
     if claim.rounds != found.rounds:
         yield _unlike(claim, "rounds", str(claim.rounds), str(found.rounds))
     if claim.loaded != found.loaded:
         yield _unlike(claim, "model", "another one", "that of its measurements")
+
+
+def _codes(result: CellResult) -> list[str]:
+    return [reason.code for reason in result.reasons]
 
 
 def _of_ratio(claimed: Interval95 | None, found: Interval95 | None) -> Iterator[tuple[str, float | None, float | None]]:

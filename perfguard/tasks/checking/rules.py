@@ -43,6 +43,8 @@ RULES: tuple[Rule, ...] = (
     plan_rules.packaged_tasks_are_unchanged,
     plan_rules.task_files_hold_the_task,
     plan_rules.plans_are_the_rules,
+    plan_rules.systems_are_whole,
+    plan_rules.runs_are_what_their_folders_say,
     plan_rules.every_round_was_measured,
 )
 """All of them."""

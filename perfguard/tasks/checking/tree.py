@@ -99,6 +99,8 @@ def read_tree(root: Path) -> ResultTree:
     logs = [
         _read(root, folder, scenario, mode, by_place) for scenario in folders for folder, mode in _measured(scenario)
     ]
+    if not logs and package is not None:
+        raise UsageError(f"{root} has no results: its run ended before a measurement was over; run the task again")
     if not logs:
         raise UsageError(
             f"{root} has no results; a tree has them in {{closed,open}}/ORGANIZATION/results/SYSTEM/BENCHMARK/"

@@ -29,6 +29,7 @@ from perfguard.tasks.loadgen_logs import (
     OWN_ANSWERS,
     OWN_STAMPS,
     answers_sha256,
+    logged_speed,
     parse_answers,
     parse_detail,
 )
@@ -210,7 +211,7 @@ def _warmed_up(ready: _Ready, warmups: int, batch: int) -> float:
 
 def _speed(job: TaskJob, stamps: StampedQueries, duration_s: float, before: _Used) -> MeasuredSpeed:
     detail = parse_detail((Path(job.logs) / DETAIL).read_text(encoding="utf-8"), source=DETAIL)
-    used = _Used.now()
+    logged, used = logged_speed(detail, job.scenario), _Used.now()
     write_stamps(Path(job.logs) / OWN_STAMPS, stamps)
     latencies_ns = stamps.latencies_ns
     is_offline = job.scenario is Scenario.OFFLINE
@@ -219,10 +220,10 @@ def _speed(job: TaskJob, stamps: StampedQueries, duration_s: float, before: _Use
     single = job.cell.threads == 1 and job.scenario is not Scenario.SERVER and cpu_s > 0
     return MeasuredSpeed(
         queries=job.duration.min_queries if is_offline else len(latencies_ns),
-        is_valid=detail.values.get("result_validity") == "VALID",
-        score_s=_seconds(detail.number("early_stopping_latency_ss")),
-        p90_s=None if is_offline else _seconds(detail.number("result_90.00_percentile_latency_ns")),
-        samples_per_s=detail.number("result_samples_per_second") or detail.number("result_completed_samples_per_sec"),
+        is_valid=logged.is_valid,
+        score_s=logged.score_s,
+        p90_s=logged.p90_s,
+        samples_per_s=logged.samples_per_s,
         own_score_s=_seconds(own_score),
         own_p90_s=_seconds(own_p90),
         duration_s=duration_s,
@@ -230,7 +231,7 @@ def _speed(job: TaskJob, stamps: StampedQueries, duration_s: float, before: _Use
         waited_share=(used.waited_s - before.waited_s) / duration_s,
         invalid_because=tuple(detail.errors),
         is_confirmed=job.scenario is not Scenario.SINGLE_STREAM or not any(contradicted(stamps, detail.number)),
-        mean_s=_seconds(detail.number("result_mean_latency_ns")),
+        mean_s=logged.mean_s,
     )
 
 

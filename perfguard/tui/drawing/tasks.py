@@ -38,6 +38,7 @@ def task_lines(task: TaskView, width: int) -> list[Line]:
         line(Span(f"{cell.cell.id}: {describe(reason)}", _ROLES[cell.outcome]))
         for cell in task.cells
         for reason in cell.reasons
+        if reason.code != "task.ended_early"  # the run may go on
     ]
     found += [EMPTY, *reasons] if reasons else []
     return [content if width_of(content) <= width else fitted(content, width) for content in found]
