@@ -129,6 +129,7 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
     from perfguard.report.messages.catalog import describe
     from perfguard.runner.doctor import check_host
     from perfguard.tui.launch import TuiOptions, run_app
+    from perfguard.tuning.journal import KEPT_IN, newest_tuning
     from perfguard.watch.housekeeping import StartingThread, keep_off
     from perfguard.watch.sources.event_sources import LocalSource, UpcomingSource, read_selection
     from perfguard.watch.sources.recorded_runs import recorded_runs
@@ -153,6 +154,7 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
         housekeeping=describe(placed),
         read_history=lambda: read_history(loaded),
         read_fleet=lambda: read_fleet(loaded),
+        read_tuning=(lambda: newest_tuning(loaded.project / KEPT_IN)) if is_local else None,
         read_checks=(lambda: check_host(loaded)) if is_local else None,
         start_command=start,
         list_runs=(lambda: recorded_runs(runs_of(loaded))) if is_local else None,

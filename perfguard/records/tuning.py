@@ -118,6 +118,16 @@ class TriedTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TuningNow:
+    """A tuning as far as it has come."""
+
+    target: str  # A case id, or a script
+    changed_at: float  # When its journal was last written; seconds since 1970
+    hints: tuple[ToggleHint, ...]
+    trials: tuple[TriedTrial, ...]  # In order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
     """The result of `perfguard tune`, as `--format json` shows it."""
 

@@ -24,6 +24,7 @@ from perfguard.tui.screens.history import HistoryScreen
 from perfguard.tui.screens.host import HostScreen
 from perfguard.tui.screens.log import LogScreen
 from perfguard.tui.screens.ops import OpsScreen
+from perfguard.tui.screens.tune import TuneScreen
 from perfguard.tui.session import AppState, command_for, words_to_start
 from perfguard.tui.tables.columns import as_markdown, exported
 from perfguard.tui.widgets.texts import bindings_in
@@ -46,6 +47,7 @@ class PerfguardApp(ReaderApp):
         "host": HostScreen,
         "log": LogScreen,
         "fleet": FleetScreen,
+        "tune": TuneScreen,
     }
     DEFAULT_MODE = "live"
     BINDINGS: ClassVar[list[BindingType]] = bindings_in(KeyScope.APP, KeyScope.REPLAY)

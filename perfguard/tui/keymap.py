@@ -46,6 +46,7 @@ KEYS: tuple[Key, ...] = (
     Key("host", "5", "show_screen('host')", "Host: the machine, its topology, the doctor's rows"),
     Key("log", "6", "show_screen('log')", "Log: what happened, and what is wrong with the recording"),
     Key("fleet", "7", "show_screen('fleet')", "Fleet: hosts and submissions"),
+    Key("tune", "8", "show_screen('tune')", "Tune: what `perfguard tune` has tried so far"),
     Key("screen-next", "right_square_bracket", "next_screen(1)", "next screen"),
     Key("screen-previous", "left_square_bracket", "next_screen(-1)", "previous screen"),
     Key("back", "escape", "back", "leave the filter, else go back; never quits", label="back"),

@@ -11,6 +11,7 @@ from perfguard.errors import ExitCode, UsageError
 from perfguard.records.fleet import FleetNow
 from perfguard.records.history import History
 from perfguard.records.machine.fingerprint import CheckResult
+from perfguard.records.tuning import TuningNow
 from perfguard.tui.keymap import checked_keys
 from perfguard.watch.sources.recorded_runs import RecordedRun
 from perfguard.watch.view.watching import RunWatch
@@ -42,6 +43,7 @@ class TuiOptions:
     read_history: Callable[[], History] | None = None
     """Series over the recorded runs; None where there are none to read."""
     read_fleet: Callable[[], FleetNow] | None = None  # Hosts and submissions; None where there are none to read
+    read_tuning: Callable[[], TuningNow | None] | None = None  # The newest tuning; None where there is none to read
     read_checks: Callable[[], tuple[CheckResult, ...]] | None = None  # The doctor's rows for this machine
     start_command: Callable[[tuple[str, ...]], StartedCommand] | None = None
     """Starts `perfguard` with these arguments as a process of its own; None where nothing may be started."""

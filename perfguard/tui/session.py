@@ -74,6 +74,7 @@ def command_for(screen: str, session: AppState) -> str:
         "host": ["doctor"],
         "log": ["watch", *run, "--plain"],
         "fleet": ["fleet", "status"],
+        "tune": ["tui", *run],
     }[screen]
     arms = {arm.arm: arm.text for arm in session.view.arms}
     if screen == "ops" and session.case is not None and {Arm.BASELINE, Arm.CANDIDATE} <= arms.keys():

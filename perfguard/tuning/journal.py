@@ -15,9 +15,10 @@ from typing import Any
 
 from perfguard.codec import from_builtins, to_builtins, to_json
 from perfguard.errors import StoreError
-from perfguard.records.tuning import TUNING_SCHEMA, Purpose, Setting, ToggleHint, Trial, TriedTrial
+from perfguard.records.tuning import TUNING_SCHEMA, Purpose, Setting, ToggleHint, Trial, TriedTrial, TuningNow
 from perfguard.store.files import write_text
 
+KEPT_IN = Path(".perfguard") / "tune"  # Folder of the journals, in a project
 _LONGER = 2.0  # A trial without an answer is measured again where it is given so many times as long
 
 
@@ -68,19 +69,53 @@ def open_journal(folder: Path, scope: Mapping[str, object], *, is_fresh: bool = 
     """
     head = to_json({"schema": TUNING_SCHEMA, "scope": scope})
     path = folder / f"{hashlib.sha256(head.encode()).hexdigest()[:16]}.jsonl"
-    try:
-        lines = [] if is_fresh else path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        lines = []
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror or error}; begin again with --fresh") from error
-    journal = Journal(path=path)
-    whole = [line.decode(errors="replace") for line in lines[:-1]]
-    for number, line in enumerate(whole[1:], 2):
-        _take(journal, line, f"{path}:{number}")
-    if not whole or lines[-1]:
+    journal, whole, is_cut_off = (Journal(path=path), [], False) if is_fresh else _read(path)
+    if not whole or is_cut_off:
         write_text(path, "\n".join(whole or [head]) + "\n")
     return journal
+
+
+def newest_tuning(folder: Path) -> TuningNow | None:
+    """What the journal that was written last holds; None where there is none.
+
+    Raises:
+        StoreError: It cannot be read, or holds something else.
+    """
+    found = [(path.stat().st_mtime, path) for path in folder.glob("*.jsonl")]
+    if not found:
+        return None
+    changed_at, path = max(found)
+    journal, whole, _ = _read(path)
+    return TuningNow(
+        target=_target_of(whole[0], path) if whole else "",
+        changed_at=changed_at,
+        hints=journal.hints or (),
+        trials=tuple(journal.trials.values()),
+    )
+
+
+def _read(path: Path) -> tuple[Journal, list[str], bool]:
+    """A journal, its whole lines, and whether the last one was cut off; empty where there is no file."""
+    journal = Journal(path=path)
+    try:
+        *lines, rest = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return journal, [], False
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}; begin again with --fresh") from error
+    whole = [line.decode(errors="replace") for line in lines]
+    for number, line in enumerate(whole[1:], 2):
+        _take(journal, line, f"{path}:{number}")
+    return journal, whole, bool(rest)
+
+
+def _target_of(head: str, path: Path) -> str:
+    """The case or the script of a journal, by its first line."""
+    try:
+        scope = json.loads(head)["scope"]
+        return str(scope.get("script") or scope["cases"][0])
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise StoreError(f"{path}:1 is corrupt ({error}); begin again with --fresh") from error
 
 
 def _take(journal: Journal, line: str, source: str) -> None:

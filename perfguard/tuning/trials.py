@@ -18,12 +18,12 @@ from perfguard.records.steps.profile import ProfileReport
 from perfguard.records.tuning import Inapplicable, Setting, Toggle, ToggleHint, Trial, TrialOutcome, TrialVerdict
 from perfguard.runner.arms import git
 from perfguard.runner.session import Request
+from perfguard.tuning.journal import KEPT_IN
 from perfguard.tuning.toggles import KnownToggles
 
 PROFILE = ProfileSize(processes=1, where=False)
 """How much of the reference is profiled: findings name toggles, they measure nothing."""
 
-_KEPT_IN = Path(".perfguard") / "tune"
 _PRELOAD = "LD_PRELOAD"
 _UNTIMED = frozenset({"budget_s"})  # Settings that an outcome does not depend on
 
@@ -57,7 +57,7 @@ class ArmTarget:
     @property
     def journals(self) -> Path:
         """The folder of the journals, in the project."""
-        return self.request.loaded.project / _KEPT_IN
+        return self.request.loaded.project / KEPT_IN
 
     def spec(self, setting: Setting) -> ArmSpec:
         """The arm with a setting."""

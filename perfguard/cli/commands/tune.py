@@ -74,8 +74,8 @@ def tune_command(**options: Any) -> None:
     A script stays unchanged: the settings are made from outside, and one that it ignores is left out. It must make
     steps of a torch.optim optimizer and compute the same each time.
 
-    Trials are ordinary runs: `perfguard tui` shows them live. They are stored in .perfguard/tune/, so the same command
-    continues where it ended, with a page (HTML) on all of them beside.
+    Trials are ordinary runs: `perfguard tui` shows them live, and all of them on its screen 8. They are stored in
+    .perfguard/tune/, so the same command continues where it ended, with a page (HTML) on all of them beside.
     """
     from perfguard.report.html.tuning import render_tuning_page
     from perfguard.report.terminal.tuning import render_tuning, render_tuning_markdown

@@ -89,13 +89,14 @@ def _head(found: Tuning) -> list[str]:
     return [
         f"{'script' if found.is_script else 'case':<10} {found.target}",
         f"trials     {format_count(len(found.trials), 'trial')}, {measured} measured now, in {spent}",
-        f"findings   {', '.join(_hint(hint.code, hint.share) for hint in found.hints) or 'none'}",
+        f"findings   {', '.join(hint_text(hint.code, hint.share) for hint in found.hints) or 'none'}",
         f"kept in    {found.journal}",
         f"page       {found.page}",
     ]
 
 
-def _hint(finding: str, share: float | None) -> str:
+def hint_text(finding: str, share: float | None) -> str:
+    """`unfused-optimizer (12 % of the step)`."""
     name = finding.removeprefix("advice.").replace("_", "-")
     return name if share is None else f"{name} ({format_share(share)} of the step)"
 

@@ -14,9 +14,9 @@ from perfguard.tui.pace import BUDGET_RATIO
 from perfguard.units import format_change, format_duration, format_ratio, format_share, printable
 from perfguard.watch.view.run_view import Progress, RunState, RunView
 
-SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log", "Fleet")  # In the order of their keys
-_NARROW = 75  # Below so many columns only the name of the active screen is written out
-_TITLED = 87  # From so many columns on the application is named, too
+SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log", "Fleet", "Tune")  # In the order of their keys
+_NARROW = 76  # Below so many columns only the name of the active screen is written out
+_TITLED = 94  # From so many columns on the application is named, too, and two spaces stand between names
 _BAR_WIDTH = 16
 _SENTENCES = {
     RunState.WAITING: "waiting for the first event",
@@ -32,7 +32,7 @@ class FrameFacts:
     """What the frame says beside the run."""
 
     active: str = "Live"  # Name of the screen that is shown
-    keys: tuple[str, ...] = ("1", "2", "3", "4", "5", "6", "7")  # Keys of the screens
+    keys: tuple[str, ...] = ("1", "2", "3", "4", "5", "6", "7", "8")  # Keys of the screens
     glyphs: Glyphs = UNICODE
     is_swapped: bool = False  # Whether effects are shown the other way round
     host: str = ""  # Frequency, temperature and load, in words; empty where the run is elsewhere
@@ -68,7 +68,7 @@ def _first_line(view: RunView, facts: FrameFacts, width: int) -> Line:
     if facts.replay:
         replays = (line(Span(facts.replay, Role.ACCENT), "  "), line(Span("replay", Role.ACCENT), " "))
         states = [*((*replay, *states[0]) for replay in replays), *states]
-    return (*screens, *fitted(_longest(states, room), room, align_right=True))
+    return (*screens, *fitted(_longest(states, room - 1), room, align_right=True))
 
 
 def _longest(choices: list[Line], room: int) -> Line:
@@ -77,11 +77,12 @@ def _longest(choices: list[Line], room: int) -> Line:
 
 
 def _screens(facts: FrameFacts, width: int) -> Line:
-    parts: list[Span] = [Span(" perfguard  " if width >= _TITLED else " ", Role.ACCENT)]
+    is_wide = width >= _TITLED
+    parts: list[Span] = [Span(" perfguard  " if is_wide else "", Role.ACCENT)]
     for key, name in zip(facts.keys, SCREENS, strict=True):
         is_active = name == facts.active
         text = f"{key} {name}" if is_active or width >= _NARROW else key
-        parts.append(Span(f"[{text}]", Role.ACTIVE) if is_active else Span(f" {text} ", Role.MUTED))
+        parts.append(Span(f"[{text}]", Role.ACTIVE) if is_active else Span(f" {text}{' ' * is_wide}", Role.MUTED))
     return tuple(parts)
 
 

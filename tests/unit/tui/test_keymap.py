@@ -13,6 +13,7 @@ CONTRACT = {
     "end": "last", "enter": "open", "escape": "back", "/": "filter", "n": "flag-next", "N": "flag-previous",
     "s": "sort", "S": "reverse", "r": "reverse", "t": "total", "o": "own", "space": "pause", "+": "faster",
     "-": "slower", "1": "live", "2": "compare", "3": "ops", "4": "history", "5": "host", "6": "log", "7": "fleet",
+    "8": "tune",
     "[": "screen-previous", "]": "screen-next", "z": "zoom", ":": "palette", "ctrl+p": "palette", "y": "copy",
     "e": "export", "a": "swap", "d": "ops", "f": "flame", "b": "baseline",
 }  # fmt: skip

@@ -34,14 +34,14 @@ def options(**fields) -> TuiOptions:
     return TuiOptions(interval_s=3600.0, **fields)
 
 
-def test_the_keys_one_to_seven_show_all_screens(drive) -> None:
+def test_the_keys_one_to_eight_show_all_screens(drive) -> None:
     async def script(driver) -> None:
         modes = []
-        for key in "1234567":
+        for key in "12345678":
             await driver.press(key)
             modes.append(driver.mode)
             assert f"[{key} {driver.mode.capitalize()}]" in driver.screen_text()
-        assert modes == ["live", "compare", "ops", "history", "host", "log", "fleet"]
+        assert modes == ["live", "compare", "ops", "history", "host", "log", "fleet", "tune"]
 
     drive(a_watch(), script)
 
@@ -49,7 +49,7 @@ def test_the_keys_one_to_seven_show_all_screens(drive) -> None:
 def test_brackets_go_round_all_screens(drive) -> None:
     async def script(driver) -> None:
         await driver.press("left_square_bracket")
-        assert driver.mode == "fleet"
+        assert driver.mode == "tune"
         await driver.press("right_square_bracket", "right_square_bracket")
         assert driver.mode == "compare"
 
@@ -358,7 +358,7 @@ def test_a_run_without_cases_has_all_screens(drive) -> None:
     empty = a_run(cases=(), arms=(), progress=None, log=(), notes=(), started_at=None)
 
     async def script(driver) -> None:
-        for key in "1234567":
+        for key in "12345678":
             await driver.press(key, "j", "enter", "n", "y", "full_stop", "escape")
         assert driver.app.is_running
 

@@ -11,7 +11,7 @@ from perfguard.watch.sources.event_sources import ReplaySource
 from perfguard.watch.view.watching import RunWatch
 from tests.made_trainings import write_training
 from tests.task_records import write_task_run
-from tests.tui_runs import a_fleet, a_history
+from tests.tui_runs import a_fleet, a_history, a_tuning
 from tests.unit.report.test_task_runs import PLAN, RUNS
 
 RECORDING = Path(__file__).parents[2] / "data" / "runs" / "paired"
@@ -25,10 +25,10 @@ def a_replay(at: float = 1.0, recording: Path = RECORDING) -> RunWatch:
 
 
 def options(**fields) -> TuiOptions:
-    return TuiOptions(interval_s=1.0, read_history=a_history, read_fleet=a_fleet, **fields)
+    return TuiOptions(interval_s=1.0, read_history=a_history, read_fleet=a_fleet, read_tuning=a_tuning, **fields)
 
 
-SCREENS = {"1": "live", "2": "compare", "3": "ops", "4": "history", "5": "host", "6": "log", "7": "fleet"}
+SCREENS = {"1": "live", "2": "compare", "3": "ops", "4": "history", "5": "host", "6": "log", "7": "fleet", "8": "tune"}
 
 
 @pytest.mark.parametrize("key", SCREENS, ids=SCREENS.values())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from perfguard.errors import InterruptedRunError, StoreError
 from perfguard.records.tuning import Purpose, ToggleHint, Trial, TrialOutcome, TrialVerdict, TriedTrial, TuningOutcome
-from perfguard.tuning.journal import open_journal
+from perfguard.tuning.journal import newest_tuning, open_journal
 from perfguard.tuning.tune import FINAL_SHARE, tune
 from tests.simulated_tuning import SimulatedTarget, product_of, setting, toggle
 
@@ -65,6 +67,32 @@ def test_killed_at_any_trial_it_goes_on_with_that_one(tmp_path):
         found = tuned(folder, rest)
         assert [*target.asked, *rest.asked] == whole.asked
         assert found.recipe == BEST
+
+
+@pytest.mark.parametrize(
+    ("scope", "name"),
+    [({"cases": ["step.simulated"]}, "step.simulated"), ({"cases": [], "script": "train.py"}, "train.py")],
+)
+def test_the_newest_tuning_is_read_while_it_is_written(tmp_path, scope, name):
+    assert newest_tuning(tmp_path) is None
+    target = target_of()
+    found = tune(target, open_journal(tmp_path, scope), 1000.0, clock=lambda: target.now_s)
+    other = open_journal(tmp_path, {"cases": ["step.older"]})
+    os.utime(other.path, (1.0, 1.0))
+    (path,) = [path for path in tmp_path.iterdir() if path != other.path]
+    os.utime(path, (2.0, 2.0))
+    path.write_bytes(path.read_bytes() + b'{"trial":{"tri')
+    os.utime(path, (2.0, 2.0))
+    now = newest_tuning(tmp_path)
+    assert (now.target, now.changed_at, now.hints) == (name, 2.0, found.hints)
+    assert [tried.trial for tried in now.trials] == [tried.trial for tried in found.trials]
+
+
+@pytest.mark.parametrize("head", ["[]", "{}", '{"scope": {"cases": []}}', "no"])
+def test_a_journal_without_a_target_is_corrupt(tmp_path, head):
+    (tmp_path / "a.jsonl").write_text(head + "\n")
+    with pytest.raises(StoreError, match="a.jsonl:1 is corrupt"):
+        newest_tuning(tmp_path)
 
 
 def test_a_line_that_was_cut_off_is_dropped_and_the_rest_kept(tmp_path):
