@@ -119,8 +119,8 @@ def loadgen(_: Path, known: Found) -> None:
             "job = TaskJob(task=load_task('digits'), cell=cell, scenario=Scenario.SINGLE_STREAM,\n"
             "              mode=Mode.PERFORMANCE, duration=Duration(min_queries=100000, min_s=2.0, max_s=60.0),\n"
             "              part=DataPart.FULL, logs=tempfile.mkdtemp(), data_folder='', cache='')\n"
-            "stamps = measure(system, job, 1e-5)\n"
-            "gaps = (np.array(stamps.begun[1:]) - np.array(stamps.ended[:-1])) / 1e3\n"
+            "stamps = measure(system, job, 1e-5).stamps\n"
+            "gaps = (np.array(stamps.begun_ns[1:]) - np.array(stamps.ended_ns[:-1])) / 1e3\n"
             "print(np.median(gaps), np.percentile(gaps, 99), len(gaps))\n"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
