@@ -224,7 +224,7 @@ def test_too_few_answers_of_a_measurement_of_speed_prove_nothing(forger):
         ({"outcome": "speed only"}, {"check.cell"}),
         ({"rounds": 30}, {"check.cell"}),
         ({"loaded": None}, {"check.cell"}),
-        ({"reasons": [{"code": "task.contended", "severity": "notable", "values": {}}]}, {"check.cell"}),
+        ({"reasons": [{"code": "task.answers_differ", "severity": "grave", "values": {}}]}, {"check.cell"}),
         ({"over_reference": {"ratio": 0.5, "lower": 0.4, "upper": 0.6}}, {"check.claim"}),
     ],
 )

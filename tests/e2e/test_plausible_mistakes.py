@@ -116,7 +116,7 @@ MISTAKES = """
 2 | serve --port 99999 | is not in the range 1<=x<=65535
 2 | export --format xml | is not one of 'pyperf', 'asv'
 3 | import absent.json | absent.json cannot be read: No such file or directory
-3 | fingerprint --root /absent | give the folder that was recorded
+2 | fingerprint --root absent-machine | give a recorded machine's folder or tarball
 2 | env create cuda | choose from ipex
 2 | completion powershell | is not one of 'bash', 'zsh', 'fish'
 2 | task run digitz | did you mean 'digits'?

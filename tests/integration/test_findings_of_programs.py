@@ -166,7 +166,9 @@ def test_a_forgotten_norm_keeps_frozen_layers_in_backward(tmp_path):
 
 
 def test_a_frozen_norm_that_is_written_out_is_found_with_its_class(tmp_path):
-    finding = found(changed(("nn.BatchNorm2d(32)", "Frozen(32)")), tmp_path)["frozen-batch-norm"]
+    finding = found(
+        changed(("nn.BatchNorm2d(32)", "Frozen(32)"), ("Conv2d(32, 32, 3, padding=1)", "Conv2d(32, 32, 1)")), tmp_path
+    )["frozen-batch-norm"]
     assert told(finding, "modules", "kinds") == (1, ("Frozen",))
     assert finding.subject.op == "Net.norm"
 

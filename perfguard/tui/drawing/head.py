@@ -16,7 +16,7 @@ from perfguard.watch.view.run_view import Progress, RunState, RunView
 
 SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log", "Fleet", "Tune")  # In the order of their keys
 _NARROW = 76  # Below so many columns only the name of the active screen is written out
-_TITLED = 94  # From so many columns on the application is named, too, and two spaces stand between names
+_TITLED = 94  # From so many columns on the application is named, too
 _BAR_WIDTH = 16
 _SENTENCES = {
     RunState.WAITING: "waiting for the first event",
@@ -77,12 +77,11 @@ def _longest(choices: list[Line], room: int) -> Line:
 
 
 def _screens(facts: FrameFacts, width: int) -> Line:
-    is_wide = width >= _TITLED
-    parts: list[Span] = [Span(" perfguard  " if is_wide else "", Role.ACCENT)]
+    parts: list[Span] = [Span(" perfguard  " if width >= _TITLED else "", Role.ACCENT)]
     for key, name in zip(facts.keys, SCREENS, strict=True):
         is_active = name == facts.active
         text = f"{key} {name}" if is_active or width >= _NARROW else key
-        parts.append(Span(f"[{text}]", Role.ACTIVE) if is_active else Span(f" {text}{' ' * is_wide}", Role.MUTED))
+        parts.append(Span(f"[{text}]", Role.ACTIVE) if is_active else Span(f" {text}", Role.MUTED))
     return tuple(parts)
 
 
