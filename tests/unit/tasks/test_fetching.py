@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import resource
 import tarfile
 from dataclasses import replace
 
@@ -84,6 +85,29 @@ def test_a_folder_that_cannot_be_written_is_named(registry, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(HostUnfitError, match="PERFGUARD_TASKS"):
         fetch("made", tmp_path / "file")
+
+
+def test_a_fetch_that_is_interrupted_leaves_nothing_and_the_next_one_works(registry, tmp_path):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    registry.expect_request(f"/{PATH}").respond_with_data(ARCHIVE)
+    with pytest.raises(KeyboardInterrupt):
+        fetch("made", tmp_path, progress=interrupted)
+    assert list(tmp_path.iterdir()) == []
+    assert fetch("made", tmp_path).read_bytes() == CONTENT[6:]
+
+
+def test_a_disk_that_takes_no_more_is_named_and_nothing_half_written_is_left(registry, tmp_path):
+    registry.expect_request(f"/{PATH}").respond_with_data(ARCHIVE)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(HostUnfitError, match=r"made\.tflite cannot be written: .*; set PERFGUARD_TASKS"):
+            fetch("made", tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_task_without_weights_is_named():
