@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfguard.records.facts import fact
-from perfguard.records.tuning import Inapplicable, Setting, Toggle, ToggleHint, Trial, TrialOutcome, TrialVerdict
+from perfguard.records.tuning import (
+    Inapplicable,
+    Purpose,
+    Setting,
+    Toggle,
+    ToggleHint,
+    Trial,
+    TrialOutcome,
+    TrialVerdict,
+    TriedTrial,
+    TuningNow,
+)
 
 Cost = Callable[[Mapping[str, str]], float]
 """Seconds of a step under a setting, by toggle; toggles of the reference are missing."""
@@ -98,3 +110,26 @@ def product_of(**factors: float) -> Cost:
         return math.prod(factors.get(f"{name}_{value}", factors.get(name, 1.0)) for name, value in chosen.items())
 
     return cost
+
+
+def a_tuning() -> TuningNow:
+    """Three trials: a gain, one that computes something else, and one that is open."""
+    bf16, fused = (("dtype", "bf16"),), (("dtype", "bf16"), ("optimizer", "fused"))
+    layout = (("dtype", "bf16"), ("memory_format", "channels_last"))
+    tried = (
+        (bf16, (), TrialOutcome(verdict=TrialVerdict.FASTER, log_ratio=-0.3, lower=-0.32, upper=-0.28, blocks=7,
+                                before_s=0.02, after_s=0.0148, run_id="20260102T030405-a1b2c3", duration_s=27.0)),
+        (fused, bf16, TrialOutcome(verdict=TrialVerdict.OPEN, log_ratio=-0.01, lower=-0.03, upper=0.01, blocks=12,
+                                   before_s=0.0148, after_s=0.0147, duration_s=41.0)),
+        (layout, bf16, TrialOutcome(verdict=TrialVerdict.DIFFERENT, blocks=1, duration_s=9.0,
+                                    reasons=(fact("tune.not_measurable", error="loss differs"),))),
+    )  # fmt: skip
+    return TuningNow(
+        target="step.resnet18[image_size=64,batch=4,dtype=fp32,memory_format=contiguous,mode=eager]",
+        changed_at=time.time() - 5 * 3600 - 30,
+        hints=(ToggleHint(code="advice.bf16_untried", share=0.59), ToggleHint(code="advice.layout_lost", share=None)),
+        trials=tuple(
+            TriedTrial(trial=Trial(purpose=Purpose.ADD, before=before, after=after), outcome=outcome, budget_s=60.0)
+            for after, before, outcome in tried
+        ),
+    )

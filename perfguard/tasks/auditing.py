@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.task_results import MeasuredSpeed
 from perfguard.records.tasks import ComplianceTest, Scenario
 from perfguard.tasks.loadgen_logs import LoggedAnswer
-from perfguard.tasks.scores import LEAST_EQUAL_DB, snr_db
+from perfguard.tasks.sampled_answers import are_the_same
 
 LEAST_OF_CLAIM = 0.95
 """Share of the claimed speed that one of the tries must reach. Source: MLPerf Mobile's submission rules."""
@@ -52,7 +50,7 @@ def judge_sampled(
 ) -> tuple[Fact, ...]:
     """TEST01: answers logged while speed is measured are those of accuracy mode, and the speed is the same."""
     found: list[Fact] = []
-    other = sum(not _is_same(answer.data, judged.get(answer.sample)) for answer in sampled)
+    other = sum(not are_the_same((answer,), judged) for answer in sampled)
     if not sampled:
         found.append(fact("audit.nothing_sampled", severity=Severity.GRAVE))
     if other:
@@ -89,11 +87,3 @@ def _slower(one: MeasuredSpeed, other: MeasuredSpeed) -> float | None:
     if one.samples_per_s and other.samples_per_s:
         return one.samples_per_s / other.samples_per_s - 1
     return None
-
-
-def _is_same(data: bytes, wanted: bytes | None) -> bool:
-    """Whether two answers are equal, but for rounding."""
-    if wanted is None or len(data) != len(wanted) or len(data) % 4:
-        return data == wanted
-    level = snr_db((np.frombuffer(data, np.float32),), (np.frombuffer(wanted, np.float32),))
-    return level is None or level >= LEAST_EQUAL_DB

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ from perfguard.tasks.task_files import builtin_names, duration_of, load_task, pa
 
 _MOST_BYTES = 2**20  # Of a task
 _EQUAL_RATIO = 1e-6
+
+T = TypeVar("T")
 
 
 def packaged_tasks_are_unchanged(tree: ResultTree) -> Iterator[Fact]:
@@ -45,11 +47,7 @@ def task_files_hold_the_task(tree: ResultTree) -> Iterator[Fact]:
     if content is None:
         yield fact("check.file_missing", severity=Severity.GRAVE, place=str(place), name=place.name)
         return
-    try:
-        is_same = msgspec.json.decode(content, type=TaskConfig) == tree.package.plan.task
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        is_same = False
-    if not is_same:
+    if _decoded(content, TaskConfig) != tree.package.plan.task:
         yield fact("check.task_file", severity=Severity.GRAVE, place=str(place))
 
 
@@ -82,13 +80,17 @@ def systems_are_whole(tree: ResultTree) -> Iterator[Fact]:
     if tree.package is None:
         return
     place = system_file(tree.package.plan, tree.package.machine_id)
-    content = read_plain(tree.root / place, _MOST_BYTES)
-    try:
-        is_own = msgspec.json.decode(content or b"", type=Fingerprint).machine_id == tree.package.machine_id
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        is_own = False
-    if not is_own:
+    system = _decoded(read_plain(tree.root / place, _MOST_BYTES) or b"", Fingerprint)
+    if system is None or system.machine_id != tree.package.machine_id:
         yield fact("check.system", severity=Severity.GRAVE, place=str(place))
+
+
+def _decoded(content: bytes, kind: type[T]) -> T | None:
+    """None where the content is something else."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
 
 
 def runs_are_what_their_folders_say(tree: ResultTree) -> Iterator[Fact]:

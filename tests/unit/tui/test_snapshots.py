@@ -10,8 +10,9 @@ from perfguard.tui.launch import TuiOptions
 from perfguard.watch.sources.event_sources import ReplaySource
 from perfguard.watch.view.watching import RunWatch
 from tests.made_trainings import write_training
+from tests.simulated_tuning import a_tuning
 from tests.task_records import write_task_run
-from tests.tui_runs import a_fleet, a_history, a_tuning
+from tests.tui_runs import a_fleet, a_history
 from tests.unit.report.test_task_runs import PLAN, RUNS
 
 RECORDING = Path(__file__).parents[2] / "data" / "runs" / "paired"

@@ -6,7 +6,8 @@ import pytest
 
 from perfguard.errors import StoreError
 from perfguard.tui.launch import TuiOptions
-from tests.tui_runs import a_tuning, a_watch
+from tests.simulated_tuning import a_tuning
+from tests.tui_runs import a_watch
 
 
 def unreadable():
