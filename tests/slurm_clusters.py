@@ -14,6 +14,8 @@ from pathlib import Path
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
 _LIMIT_S = 60.0
+_REQUEUE_S = 15
+"""How long Slurm holds a job that it starts again after a node's death: as long as a credential is valid."""
 FEATURE = "xeon"
 NODES = ("node-1", "node-2", "node-3")
 
@@ -147,7 +149,7 @@ SlurmctldPort={controller}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={self.folder}/munge.socket
+AuthInfo=socket={self.folder}/munge.socket,cred_expire={_REQUEUE_S}
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 TaskProlog={prolog}

@@ -31,7 +31,7 @@ class Terminal:
 
     def start(self, command: str, cwd: Path, *, size: tuple[int, int] = (120, 40)) -> None:
         width, height = map(str, size)
-        wait = f"{command}; echo exited with $?; sleep 60"
+        wait = f"{command}; echo exited with $?; sleep {WAIT_S}"
         self._tmux("new-session", "-d", "-x", width, "-y", height, "-c", str(cwd), "sh", "-c", wait)
 
     def keys(self, *keys: str) -> None:
@@ -44,12 +44,14 @@ class Terminal:
         return self._tmux("capture-pane", "-p").stdout
 
     def wait_for(self, *words: str) -> str:
-        """What is on the screen, once all words are."""
+        """What is on the screen, once all words are; fails as soon as the command has ended without them."""
         end = time.monotonic() + WAIT_S
         while time.monotonic() < end:
             shown = self.text()
             if all(word in shown for word in words):
                 return shown
+            if re.search(r"exited with \d", shown):
+                break
             time.sleep(0.1)
         pytest.fail(f"{words} did not come up:\n{self.text()}")
 

@@ -82,15 +82,18 @@ def tended(database, submission):
     return all(shard.state.has_ended for shard in shards_of(database, submission))
 
 
-def ended(database, submission, seconds=240):
+def ended(database, submission):
     def look():
         time.sleep(1)
         return tended(database, submission)
 
-    assert wait_for(look, seconds=seconds), [
-        (shard, path.read_text(errors="replace")[-1500:])
-        for shard in shards_of(database, submission)
-        for path in Path(read_status(database).submissions[0].work.shared_folder).glob("*/*.log")
+    assert wait_for(look), [
+        shards_of(database, submission),
+        subprocess.run(["squeue", "-l"], capture_output=True, text=True).stdout,
+        *(
+            path.read_text(errors="replace")[-1500:]
+            for path in Path(read_status(database).submissions[0].work.shared_folder).glob("*/*.log")
+        ),
     ]
     return shards_of(database, submission)
 
@@ -133,7 +136,7 @@ def test_what_dies_is_measured_again_and_nothing_twice(database, work, cluster, 
     assert not tended(database, submission)
     cluster.start_controller()
     cluster.start_node("node-1")
-    require_whole(database, ended(database, submission, seconds=150))
+    require_whole(database, ended(database, submission))
 
 
 def test_jobs_that_slurm_has_lost_are_submitted_again(database, work, monkeypatch):

@@ -25,7 +25,6 @@ def _a_plain_environment(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
-    monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
     # How long a pilot watches whether the process is idle; a test presses many keys.
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.005)
     monkeypatch.setattr("textual._wait.SLEEP_IDLE", 0.0025)
@@ -118,6 +117,7 @@ def drive():
 
         async def main() -> None:
             app = PerfguardApp(watch, options or TuiOptions(interval_s=3600.0), clock=clock, cpu_clock=lambda: 0.0)
+            app.animation_level = "none"
             async with app.run_test(size=size) as pilot:
                 driver = Driver(app=app, pilot=pilot, clock=clock)
                 await driver.settle()
