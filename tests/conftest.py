@@ -62,15 +62,11 @@ _COVERING = (
     "tests/unit/gate/",
     "tests/unit/stats/",
     "tests/unit/worker/",
-    "tests/e2e/test_checking_packages.py",
-    "tests/e2e/test_refused_requests.py",
-    "tests/e2e/test_running_tasks.py",
     "tests/e2e/test_showing_runs.py",
     "tests/measuring/test_allow_command.py",
     "tests/measuring/test_baselines_of_projects.py",
     "tests/measuring/test_comparing_trees.py",
     "tests/measuring/test_drifting_from_an_anchor.py",
-    "tests/measuring/test_guarding_numerics_of_runs.py",
 )
 """Tests whose coverage is measured: others run hardly anything of `gate` and `stats` beside, and longer if traced."""
 _TRACED = "COVERAGE_PROCESS_CONFIG"

@@ -113,7 +113,7 @@ def write_backends(folder: Path) -> None:
     """Make a module and its entry points."""
     (folder / "misbehaving_backends.py").write_text(_MODULE, encoding="utf-8")
     about = folder / "misbehaving-1.0.dist-info"
-    about.mkdir()
+    about.mkdir(exist_ok=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: misbehaving\nVersion: 1.0\n", encoding="utf-8")
     entries = "\n".join(f"{name} = misbehaving_backends:{name}" for name in _NAMES)
     (about / "entry_points.txt").write_text(f"[perfguard.task_backends]\n{entries}\n", encoding="utf-8")

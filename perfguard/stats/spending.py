@@ -8,6 +8,7 @@ will be.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -80,33 +81,33 @@ def sequential_p(
     """
     if not p_values:
         return 1.0
-    levels, table = _table(spending, tuple(information), tuple(fractions))
-    found = 1.0
-    for analysis, p_value in enumerate(p_values):
-        allowed = table[:, analysis]
-        position = int(np.searchsorted(allowed, p_value))  # first level whose bound reaches p
-        if position < len(levels):
-            found = min(found, _between(levels, allowed, position, p_value))
-    return found
+    levels_z, analyses = _table(spending, tuple(information), tuple(fractions))
+    return min((_level_at(p_value, levels_z, *each) for p_value, each in zip(p_values, analyses, strict=True)))
 
 
 @lru_cache(maxsize=256)
 def _table(
     spending: Spending, information: tuple[float, ...], fractions: tuple[float, ...]
-) -> tuple[FloatArray, FloatArray]:
-    """Levels, and the nominal level of each look at each of them; both grow downwards."""
-    levels = special.ndtr(np.linspace(special.ndtri(SMALLEST_LEVEL), special.ndtri(0.6), _LEVELS_IN_TABLE))
-    rows = np.array(_bounds_of(spending, levels, information, fractions)).T
-    return levels, np.maximum.accumulate(rows, axis=0)
+) -> tuple[list[float], list[tuple[list[float], list[float]]]]:
+    """Levels as z; of each analysis its nominal level at each of them, as p and as z. All of them grow."""
+    levels_z = np.linspace(special.ndtri(SMALLEST_LEVEL), special.ndtri(0.6), _LEVELS_IN_TABLE)
+    bounds = np.array(_bounds_of(spending, special.ndtr(levels_z), information, fractions))
+    allowed = np.maximum.accumulate(bounds, axis=1)
+    allowed_z = special.ndtri(np.maximum(allowed, _TINY))
+    return levels_z.tolist(), list(zip(allowed.tolist(), allowed_z.tolist(), strict=True))
 
 
-def _between(levels: FloatArray, allowed: FloatArray, position: int, p_value: float) -> float:
-    """Level at which the bound equals p, interpolated on the z scale, where it is nearly a line."""
+def _level_at(p_value: float, levels_z: list[float], allowed: list[float], allowed_z: list[float]) -> float:
+    """Level at which an analysis's bound equals p, interpolated on the z scale, where it is nearly a line."""
+    position = bisect_left(allowed, p_value)  # first level whose bound reaches p
+    if position == len(allowed):
+        return 1.0
     if position == 0:
         return SMALLEST_LEVEL
-    ends = [position - 1, position]
-    wanted, *bounds = special.ndtri(np.maximum([p_value, *allowed[ends]], _TINY))
-    return float(special.ndtr(np.interp(wanted, bounds, special.ndtri(levels[ends]))))
+    (low, high), (low_z, high_z) = levels_z[position - 1 : position + 1], allowed_z[position - 1 : position + 1]
+    wanted_z = float(special.ndtri(max(p_value, _TINY)))
+    share = (wanted_z - low_z) / (high_z - low_z) if high_z > low_z else 1.0
+    return float(special.ndtr(low + share * (high - low)))
 
 
 def _bounds_of(

@@ -8,6 +8,7 @@ import urllib.request
 import pytest
 
 from perfguard.history.database import opened
+from tests.conftest import project_in
 from tests.served_histories import CASE, MACHINES, PROJECT, RUNS, STEP_AT, filled, served
 
 pytest.importorskip("litestar")
@@ -17,13 +18,15 @@ SERIES = f"/case?case={CASE}&machine={MACHINES[0]}"
 CHANGE = f"/change?case={CASE}&machine={MACHINES[0]}&run=run-{MACHINES[0]}-{STEP_AT:03d}"
 
 
-@pytest.fixture
-def address(empty_project, tmp_path):
-    place = tmp_path / "history.sqlite"
-    empty_project.environment.update(PERFGUARD_DATABASE=str(place), PERFGUARD_PROJECT=PROJECT)
-    with opened(str(place), tmp_path) as database:
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    project, place = project_in(folder), folder / "history.sqlite"
+    project.path.mkdir()
+    project.environment.update(PERFGUARD_DATABASE=str(place), PERFGUARD_PROJECT=PROJECT)
+    with opened(str(place), folder) as database:
         filled(database)
-    with served(empty_project) as url:
+    with served(project) as url:
         yield url
 
 
@@ -81,13 +84,6 @@ def test_a_row_is_found_and_opened_by_keys(visit, address):
     page.keyboard.press("Enter")
     page.wait_for_url(f"{address}/case?*")
     assert page.inner_text("h1") == "step.resnet50"
-
-
-@pytest.mark.parametrize("path", [*VIEWS, SERIES, CHANGE])
-def test_a_narrow_screen_needs_no_scrolling_sideways(visit, path):
-    page = visit(path, viewport={"width": 390, "height": 800}, color_scheme="dark")
-    page.wait_for_load_state("networkidle")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_the_theme_is_switched_and_remembered(visit):

@@ -12,8 +12,18 @@ pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 pytest.importorskip("mlperf_loadgen")
 
-from perfguard.records.tasks import DataPart, Duration, Mode, ModelPrecision, Scenario, TaskCell, TaskJob
+from perfguard.records.tasks import (
+    ComplianceTest,
+    DataPart,
+    Duration,
+    Mode,
+    ModelPrecision,
+    Scenario,
+    TaskCell,
+    TaskJob,
+)
 from perfguard.runner.tasks import Watch, measure_cell
+from perfguard.tasks.auditing import judge_same
 from perfguard.tasks.task_files import parse_task
 from tests.task_backends import write_backends
 from tests.task_records import FAST
@@ -25,7 +35,7 @@ def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-def measure(backend, tmp_path, cache):
+def measure(backend, tmp_path, cache, test=None):
     write_backends(tmp_path)
     job = TaskJob(
         task=parse_task(FAST, "fast.toml"),
@@ -34,9 +44,10 @@ def measure(backend, tmp_path, cache):
         mode=Mode.PERFORMANCE,
         duration=Duration(min_queries=64, min_s=0.3, max_s=60.0),
         part=DataPart.FULL,
-        logs=str(tmp_path / "logs"),
+        logs=str(tmp_path / f"logs-{test}"),
         data_folder="",
         cache=str(cache),
+        test=test,
     )
     path = os.pathsep.join(each for each in (str(tmp_path), os.environ.get("PYTHONPATH")) if each)
     environment = {**os.environ, "PYTHONPATH": path, "SPAWNED": str(tmp_path / "spawned")}
@@ -59,6 +70,11 @@ def test_the_reason_is_recorded(tmp_path, cache, backend, code, values):
     assert run.speed is None
     assert run.problem.code == code
     assert values.items() <= run.problem.values.items()
+
+
+def test_answers_that_are_kept_make_one_sample_over_and_over_faster(tmp_path, cache):
+    unique, same = (measure("caching", tmp_path, cache, test) for test in (ComplianceTest.UNIQUE, ComplianceTest.SAME))
+    assert [found.code for found in judge_same(unique.speed, same.speed)] == ["audit.caching"]
 
 
 def test_programs_that_a_model_starts_end_with_its_measurement(tmp_path, cache):
