@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import special
@@ -115,20 +115,43 @@ def _bounds_of(
 ) -> list[FloatArray]:
     """Nominal level of each analysis, for many levels at once: a list over analyses of shape `(levels,)`."""
     found: list[FloatArray] = []
-    used = np.zeros_like(levels)
-    state: _State | None = None
-    before = 0.0
-    for wanted, fraction in zip(information, fractions, strict=True):
-        now = max(wanted, before * (1 + _LEAST_STEP))  # an interim analysis without new data is nearly the same look
-        target = np.array([spent(spending, float(level), fraction) for level in levels])
-        allowed = np.maximum(target - used, 0.0)
-        bounds = -special.ndtri(allowed) if state is None else state.bounds(now, allowed)
-        bounds = np.clip(bounds, _LOWEST_Z, _NEVER_Z)
-        found.append(special.ndtr(-bounds))
-        used = used + allowed
-        state = _State.after(state, now, bounds)
-        before = now
-    return found
+    latest = _analysis(spending, tuple(levels.tolist()), tuple(information), tuple(fractions))
+    while latest is not None:
+        found.append(special.ndtr(-latest.bounds))
+        latest = latest.before
+    return found[::-1]
+
+
+@lru_cache(maxsize=128)
+def _analysis(
+    spending: Spending, levels: tuple[float, ...], information: tuple[float, ...], fractions: tuple[float, ...]
+) -> _Analysis | None:
+    """The last of these analyses, whose predecessors are shared with all that begin in the same way."""
+    if not information:
+        return None
+    before = _analysis(spending, levels, information[:-1], fractions[:-1])
+    # An interim analysis without new data is nearly the same look.
+    now = max(information[-1], before.information * (1 + _LEAST_STEP)) if before is not None else information[-1]
+    target = np.array([spent(spending, level, fractions[-1]) for level in levels])
+    used = before.used if before is not None else np.zeros_like(target)
+    allowed = np.maximum(target - used, 0.0)
+    bounds = before.state.bounds(now, allowed) if before is not None else -special.ndtri(allowed)
+    return _Analysis(before, now, np.clip(bounds, _LOWEST_Z, _NEVER_Z), used + allowed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Analysis:
+    """An analysis of many tests at once, one row for each level."""
+
+    before: _Analysis | None
+    information: float
+    bounds: FloatArray  # The z beyond which it rejects; shape `(levels,)`, as `used`
+    used: FloatArray
+
+    @cached_property
+    def state(self) -> _State:
+        """What the next analysis starts from."""
+        return _State.after(self.before.state if self.before is not None else None, self.information, self.bounds)
 
 
 @dataclass(frozen=True, slots=True)
