@@ -66,7 +66,7 @@ def without_removed(
 
     from perfguard.runner.suites import has_benchmark
 
-    is_known = has_benchmark(loaded)
+    is_known = has_benchmark(loaded, [each.case_id for each in found if each.changes or not keeps_points])
     kept = tuple(each for each in found if is_known(each.case_id))
     gone = {each.case_id for each in found if not is_known(each.case_id)}
     if gone:

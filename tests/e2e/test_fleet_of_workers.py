@@ -130,10 +130,19 @@ def test_a_manifest_is_printed(empty_project):
     assert (made["kind"], made["spec"]["template"]["spec"]["nodeSelector"]) == ("Job", {"perfguard/class": "lab"})
 
 
+@pytest.fixture(scope="module")
+def empty_fleet(server, made_project, tmp_path_factory):  # noqa: F811
+    """A fleet without hosts, submissions and schedules, of a project with one commit."""
+    made = made_project(tmp_path_factory.mktemp("fleet"))
+    made.environment["PERFGUARD_DATABASE"] = server.new_database(f"fleet_{time.monotonic_ns()}")
+    assert made.run("fleet", "init").returncode == 0
+    return made
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("submit", "--baseline", "HEAD~1"), 2, "no fit host is registered"),
+        (("submit", "--baseline", "HEAD"), 2, "no fit host is registered"),
         (("submit", "--baseline", "none", "--class", "lab"), 2, "none"),
         (("status", "99"), 5, "no submission 99"),
         (("status", "--wait"), 2, "--wait needs a submission"),
@@ -143,8 +152,8 @@ def test_a_manifest_is_printed(empty_project):
         (("schedule", "nightly", "--remove"), 5, "no schedule 'nightly'"),
     ],
 )
-def test_impossible_requests_get_a_sentence(fleet, arguments, code, message):
-    done = fleet.run("fleet", *arguments)
+def test_impossible_requests_get_a_sentence(empty_fleet, arguments, code, message):
+    done = empty_fleet.run("fleet", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr
 

@@ -52,7 +52,7 @@ class Terminal:
                 return shown
             if re.search(r"exited with \d", shown):
                 break
-            time.sleep(0.1)
+            time.sleep(0.25)
         pytest.fail(f"{words} did not come up:\n{self.text()}")
 
     def close(self) -> None:
