@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perfguard.benchmarks.api import benchmark as benchmark
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = ["__version__", "benchmark"]
 
 
