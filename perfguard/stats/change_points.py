@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from perfguard.stats.numeric import MAD_TO_SD
 from perfguard.stats.paired import FloatArray
@@ -101,6 +100,8 @@ def _certainty(jump: Jump) -> float:
 
 def _jump(values: FloatArray, start: int, place: int, end: int) -> Jump:
     """The jump at a place, by least squares over levels and a shared slope between two borders."""
+    from scipy import special  # takes as long as the rest of `perfguard history`, which may have no jump to judge
+
     start, end = max(start, place - _WINDOW), min(end, place + _WINDOW)
     times = np.arange(start, end, dtype=np.float64) - place
     design = np.column_stack([np.ones_like(times), times, times >= 0])
