@@ -9,7 +9,7 @@ import difflib
 import fnmatch
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from perfguard.benchmarks.options import split_pattern, with_options
@@ -30,11 +30,11 @@ def select(catalog: Catalog, patterns: Sequence[str]) -> tuple[Case, ...]:
         NothingSelectedError: A pattern matches nothing; the message names the nearest known one.
         UsageError: A benchmark has no such option, or the option no such value.
     """
-    cases = [case for spec in catalog.benchmarks for case in expand(spec)]
+    cases = {case.id: case for spec in catalog.benchmarks for case in expand(spec)}
     selected: dict[str, Case] = {}
     for pattern in patterns:
         plain, options = split_pattern(pattern, catalog)
-        for case in select_from(cases, [plain]):
+        for case in _selected(cases, plain):
             chosen = with_options(case, options, catalog.benchmarks)
             selected[chosen.id] = chosen
     return tuple(selected.values())
@@ -42,13 +42,16 @@ def select(catalog: Catalog, patterns: Sequence[str]) -> tuple[Case, ...]:
 
 def select_from(cases: Sequence[Case], patterns: Sequence[str]) -> tuple[Case, ...]:
     """Those of the given cases that the patterns name; selects and raises as `select`."""
-    selected: dict[str, Case] = {}
-    for pattern in patterns:
-        found = [case for case in cases if _names(pattern, case.id, case.benchmark, case.tags)]
-        if not found:
-            raise NothingSelectedError(_nothing_matches(cases, pattern))
-        selected.update((case.id, case) for case in found)
-    return tuple(selected.values())
+    known = {case.id: case for case in cases}
+    return tuple(dict.fromkeys(case for pattern in patterns for case in _selected(known, pattern)))
+
+
+def _selected(cases: Mapping[str, Case], pattern: str) -> list[Case]:
+    """Those of the cases, by id, that a pattern names."""
+    found = [case for case_id, case in cases.items() if _names(pattern, case_id, case.benchmark, case.tags)]
+    if not found:
+        raise NothingSelectedError(_nothing_matches(tuple(cases.values()), pattern))
+    return found
 
 
 def suite_cases(catalog: Catalog, name: str) -> tuple[Case, ...]:

@@ -12,11 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perfguard.stats.numeric import MAD_TO_SD
-from perfguard.stats.paired import FloatArray
+
+if TYPE_CHECKING:
+    from perfguard.stats.paired import FloatArray
 
 _NEIGHBOURS = 7  # Points of the running median
 _CLIP_SD = 3.0

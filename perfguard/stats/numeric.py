@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
-from scipy import special
 
 Q = TypeVar("Q", float, np.ndarray)
 
@@ -16,6 +15,8 @@ _HALVINGS = 200  # Ends earlier, where no number is left between the limits
 
 def chi2_quantile(q: Q, degrees_of_freedom: float) -> Q:
     """Quantile of the chi-squared distribution; degrees of freedom may be fractional."""
+    from scipy import special  # readers of a short history need only the constant above
+
     result: Q = 2 * special.gammaincinv(degrees_of_freedom / 2, q)
     return result
 
