@@ -130,7 +130,6 @@ def pytest_runtest_protocol(item, nextitem):
         if measured and not os.nice(0):
             os.nice(_BEHIND_GATES)
     _fit_threads()
-    traced = None if item.nodeid.startswith(_COVERING) else os.environ.pop(_TRACED, None)
     try:
         with contextlib.nullcontext() if item.nodeid.startswith(_COVERING) else _untraced():
             return (yield)
@@ -138,23 +137,23 @@ def pytest_runtest_protocol(item, nextitem):
         os.sched_setaffinity(0, everywhere)
         if measures and (nextitem is None or not nextitem.nodeid.startswith(MEASURING)):
             is_measured.touch()
-        if traced is not None:
-            os.environ[_TRACED] = traced
 
 
 @contextlib.contextmanager
 def _untraced():
-    """Measure no coverage while entered.
+    """Measure no coverage while entered, in this process and those that it starts.
 
     The marker `no_cover` does not do it: a worker of pytest-xdist has two measurements by pytest-cov 7, and the marker
     stops one of them. Tests that compute took four times as long.
     """
-    own, of_threads = sys.gettrace(), threading.gettrace()
+    own, of_threads, of_processes = sys.gettrace(), threading.gettrace(), os.environ.pop(_TRACED, None)
     sys.settrace(None)
     threading.settrace(None)
     try:
         yield
     finally:
+        if of_processes is not None:
+            os.environ[_TRACED] = of_processes
         threading.settrace(of_threads)
         sys.settrace(own)
 

@@ -204,7 +204,7 @@ def load_catalog(loaded: LoadedConfig) -> Catalog:
 def has_benchmark(loaded: LoadedConfig, case_ids: Collection[str] | None = None) -> Callable[[str], bool]:
     """Says of a case's id whether the project still has its benchmark; yes where its files cannot be read.
 
-    The files, which may import torch, are not read where `case_ids`, all that will be asked for, are built in.
+    The files, which may import torch, are not read where all of `case_ids`, the ones that matter, are built in.
     """
     built_in = {spec.name for spec in BENCHMARKS}
     if case_ids is not None and built_in.issuperset(map(_benchmark_of, case_ids)):

@@ -82,7 +82,7 @@ def sequential_p(
     if not p_values:
         return 1.0
     levels_z, analyses = _table(spending, tuple(information), tuple(fractions))
-    return min((_level_at(p_value, levels_z, *each) for p_value, each in zip(p_values, analyses, strict=True)))
+    return min(_level_at(p_value, levels_z, *each) for p_value, each in zip(p_values, analyses, strict=True))
 
 
 @lru_cache(maxsize=256)
@@ -115,7 +115,7 @@ def _bounds_of(
 ) -> list[FloatArray]:
     """Nominal level of each analysis, for many levels at once: a list over analyses of shape `(levels,)`."""
     found: list[FloatArray] = []
-    latest = _analysis(spending, tuple(levels.tolist()), tuple(information), tuple(fractions))
+    latest = _analysis(spending, tuple(levels.tolist()), tuple(zip(information, fractions, strict=True)))
     while latest is not None:
         found.append(special.ndtr(-latest.bounds))
         latest = latest.before
@@ -124,15 +124,16 @@ def _bounds_of(
 
 @lru_cache(maxsize=128)
 def _analysis(
-    spending: Spending, levels: tuple[float, ...], information: tuple[float, ...], fractions: tuple[float, ...]
+    spending: Spending, levels: tuple[float, ...], analyses: tuple[tuple[float, float], ...]
 ) -> _Analysis | None:
-    """The last of these analyses, whose predecessors are shared with all that begin in the same way."""
-    if not information:
+    """The last of these analyses, each its information and fraction; those before are shared with equal beginnings."""
+    if not analyses:
         return None
-    before = _analysis(spending, levels, information[:-1], fractions[:-1])
+    before = _analysis(spending, levels, analyses[:-1])
+    information, fraction = analyses[-1]
     # An interim analysis without new data is nearly the same look.
-    now = max(information[-1], before.information * (1 + _LEAST_STEP)) if before is not None else information[-1]
-    target = np.array([spent(spending, level, fractions[-1]) for level in levels])
+    now = max(information, before.information * (1 + _LEAST_STEP)) if before is not None else information
+    target = np.array([spent(spending, level, fraction) for level in levels])
     used = before.used if before is not None else np.zeros_like(target)
     allowed = np.maximum(target - used, 0.0)
     bounds = before.state.bounds(now, allowed) if before is not None else -special.ndtri(allowed)
