@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import compileall
 import contextlib
 import functools
-import gc
 import itertools
 import json
 import os
@@ -14,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +20,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import perfguard
-from perfguard.host.placement import select_cpus
-from perfguard.host.probe import probe
+from tests import shared_cpus
+from tests.forked_commands import CommandServer
 
 # How long an example takes says nothing of what it shows, and unchanged code is not to fail on another day.
 settings.register_profile(
@@ -35,23 +32,11 @@ settings.load_profile("perfguard")
 SOURCE = Path(perfguard.__file__).parent.parent
 LIMIT_S = 500.0
 """For what must not hang: far beyond what any command of a test takes, and less than a test may take in all."""
-MEASURING = "tests/measuring/"
-"""The folder of tests whose answers hang on times: they follow each other, with a CPU that nothing else is on."""
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """Share out files among processes, and all that hangs on times to one of them.
-
-    `--dist loadgroup` would do, but pytest-xdist 3.8 with pytest 9.2 does not see the groups.
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    class MeasuringInOneProcess(LoadScopeScheduling):
-        def _split_scope(self, nodeid):
-            return "measuring" if nodeid.startswith(MEASURING) else nodeid.partition("::")[0]
-
-    return MeasuringInOneProcess(config, log)
+def pytest_configure(config):
+    """Let processes of tests share this machine."""
+    config.pluginmanager.register(shared_cpus)
 
 
 _MEMORY, _NEEDED_BYTES = Path("/dev/shm"), 8 * 1024**3
@@ -59,119 +44,14 @@ if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _NEEDED_BYTES:
     # Projects of tests are thousands of small files, which take a third of a test's time on a disk.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
-_COVERING = (
-    "tests/unit/gate/",
-    "tests/unit/stats/",
-    "tests/unit/worker/",
-    "tests/e2e/test_showing_runs.py",
-    "tests/measuring/test_allow_command.py",
-    "tests/measuring/test_baselines_of_projects.py",
-    "tests/measuring/test_comparing_trees.py",
-    "tests/measuring/test_drifting_from_an_anchor.py",
-)
-"""Tests whose coverage is measured: others run hardly anything of `gate` and `stats` beside, and longer if traced."""
-_TRACED = "COVERAGE_PROCESS_CONFIG"
-"""What makes each Python process of a test measure its coverage, too."""
-
-
-def pytest_sessionstart(session):
-    """Compile perfguard once: the processes that tests start write no byte code, and would compile it each time."""
-    if not hasattr(session.config, "workerinput"):
-        compileall.compile_dir(SOURCE / "perfguard", quiet=2)
-        os.environ[_SHARED] = tempfile.mkdtemp()
-    # Nothing that runs in a test's own process comes near the user's history.
-    os.environ["XDG_DATA_HOME"] = f"{os.environ[_SHARED]}/{os.getpid()}"
-
-
-def pytest_sessionfinish(session):
-    """Remove what the processes of the session shared."""
-    if not hasattr(session.config, "workerinput"):
-        shutil.rmtree(os.environ.pop(_SHARED), ignore_errors=True)
-
-
-def pytest_collection_modifyitems(items):
-    """Begin with what measures, the longest chain."""
-    items.sort(key=lambda item: not item.nodeid.startswith(MEASURING))
-
-
-def pytest_collection_finish():
-    """Freeze what is imported: torch and the tests are half a million objects, which each collection looks through."""
-    gc.collect()
-    gc.freeze()
-
-
-@functools.cache
-def _measured(available):
-    return select_cpus(probe(), cpus=None, threads=None, numa=None, available=available).cpus
-
-
-def _will_measure(session):
-    if _WILL_MEASURE not in session.stash:
-        session.stash[_WILL_MEASURE] = any(item.nodeid.startswith(MEASURING) for item in session.items)
-    return session.stash[_WILL_MEASURE]
-
-
-_WILL_MEASURE = pytest.StashKey[bool]()
-_BEHIND_GATES = 10
-"""Niceness of processes that test beside gates, for good: what gates do on their CPU, the longest chain, waits less."""
 _TESTS = itertools.count()
-_SHARED = "FOLDER_OF_TEST_PROCESSES"
-"""The variable that names a folder in which one process tells the others that all is measured."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item, nextitem):
-    """Keep every other test off the CPUs that gates measure on until they have, if they leave any."""
-    everywhere, is_measured = os.sched_getaffinity(0), Path(os.environ[_SHARED], "measured")
-    measures = item.nodeid.startswith(MEASURING)
-    if not measures and item.get_closest_marker("two_cpus") is None and not is_measured.exists():
-        measured = set(_measured(frozenset(everywhere))) if _will_measure(item.session) else set()
-        os.sched_setaffinity(0, everywhere - measured or everywhere)
-        if measured and not os.nice(0):
-            os.nice(_BEHIND_GATES)
-    _fit_threads()
-    try:
-        with contextlib.nullcontext() if item.nodeid.startswith(_COVERING) else _untraced():
-            return (yield)
-    finally:
-        os.sched_setaffinity(0, everywhere)
-        if measures and (nextitem is None or not nextitem.nodeid.startswith(MEASURING)):
-            is_measured.touch()
-
-
-@contextlib.contextmanager
-def _untraced():
-    """Measure no coverage while entered, in this process and those that it starts.
-
-    The marker `no_cover` does not do it: a worker of pytest-xdist has two measurements by pytest-cov 7, and the marker
-    stops one of them. Tests that compute took four times as long.
-    """
-    own, of_threads, of_processes = sys.gettrace(), threading.gettrace(), os.environ.pop(_TRACED, None)
-    sys.settrace(None)
-    threading.settrace(None)
-    try:
-        yield
-    finally:
-        if of_processes is not None:
-            os.environ[_TRACED] = of_processes
-        threading.settrace(of_threads)
-        sys.settrace(own)
-
-
-def _fit_threads():
-    """Give torch one thread, where this process has imported it: of several, all but one would wait and spin.
-
-    Three processes test on two CPUs; a training step took five times its CPU time.
-    """
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
 def _own_history(monkeypatch):
     """A test that records runs in its own process finds those of no other test."""
     monkeypatch.setenv("PERFGUARD_DATABASE", "off")
-    monkeypatch.setenv("XDG_DATA_HOME", f"{os.environ[_SHARED]}/{os.getpid()}-{next(_TESTS)}")
+    monkeypatch.setenv("XDG_DATA_HOME", f"{os.environ[shared_cpus.SHARED]}/{os.getpid()}-{next(_TESTS)}")
 
 
 CONFIG = """\
@@ -246,10 +126,14 @@ class Project:
         self.write(name, text.replace(old, new))
 
     def run(self, *arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+        folder, environment = cwd or self.path, {**self.environment, **variables}
+        forked = _commands().run(arguments, folder=folder, environment=environment, limit_s=LIMIT_S)
+        if forked is not None:
+            return forked
         return subprocess.run(
             [sys.executable, "-m", "perfguard", *arguments],
-            cwd=cwd or self.path,
-            env={**self.environment, **variables},
+            cwd=folder,
+            env=environment,
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
@@ -289,6 +173,11 @@ class Project:
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
         return found
+
+
+@functools.cache
+def _commands() -> CommandServer:
+    return CommandServer(clean_environment(Path(os.environ["XDG_DATA_HOME"], "commands")))
 
 
 def clean_environment(home: Path) -> dict[str, str]:
