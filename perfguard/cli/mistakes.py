@@ -97,11 +97,11 @@ def no_argument(context: click.Context, given: Sequence[str]) -> str:
         return "a percentage has no blank: 5%"
     if {"--baseline", "--candidate"} <= known and context.info_name == "compare":
         arms = "".join(
-            f" {option} git:{revision}" for option, revision in zip(("--baseline", "--candidate"), given, strict=False)
+            f" {option} {revision}" for option, revision in zip(("--baseline", "--candidate"), given, strict=False)
         )
         return f"{first!r} is no option; revisions are compared with `{path}{arms}`."
     if "--case" in known:
-        revisions = ", revisions with --baseline git:REV" if "--baseline" in known else ""
+        revisions = ", revisions with --baseline REV" if "--baseline" in known else ""
         return f"{first!r} is no option; cases are chosen with `{path} -c {first}`{revisions}."
     return f"{first!r} is one argument too many; `{path} --help` shows what it takes."
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 ARMS_HELP = """\b
 ARM is one of, or several joined by '+':
-  git:REV            a revision, checked out in a worktree of its own
-  dir:PATH           a directory
+  REV, git:REV       a revision, checked out in a worktree of its own
+  ./PATH, dir:PATH   a directory
   python:PATH        another interpreter or virtual environment
   env:KEY=VALUE,…    variables; an empty value unsets one
   set:NAME=VALUE,…   parameters of the cases (see `perfguard list`), as in set:optimizer=fused

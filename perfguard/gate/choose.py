@@ -41,7 +41,7 @@ def compare_or_gate(request: Request, baseline: ArmSpec, candidate: ArmSpec) -> 
         raise UsageError(
             f"the stored baseline is of all cases of suite {request.loaded.config.suite!r} in one worker, so single "
             "cases are not compared with its numbers; leave --case out, or pair the cases with its commit: "
-            "--baseline git:REV"
+            "--baseline REV"
         )
     place = require_stored(request.loaded, request.suite, request.fingerprint.machine_id)
     stored, anchor = store_of(request.loaded).load(place), anchor_of(request.loaded, place)
@@ -106,16 +106,16 @@ def _anchor_arm(loaded: LoadedConfig, machine_id: str) -> tuple[ArmSpec, str, st
     configured = loaded.config.anchor
     if configured is not None:
         spec = parse_arm(configured)
-        if spec.revision is None or configured != f"git:{spec.revision}":
+        if spec.revision is None or spec != parse_arm(f"git:{spec.revision}"):
             origin = loaded.origins.get("anchor", "built-in")
-            raise ConfigError(f"{origin}: anchor = {configured!r} must be a revision alone, written git:REV")
+            raise ConfigError(f"{origin}: anchor = {configured!r} must be a revision alone")
         commit = git.resolve_commit(repository, spec.revision)
         return spec, git.date_of(repository, commit), configured
     anchor = anchor_of(loaded, store_of(loaded).place(machine_id, loaded.config.suite))
     if anchor is None:
         raise UsageError(
             f"there is no anchor of suite {loaded.config.suite!r} for this machine; run `perfguard baseline anchor`, "
-            'or name a revision in the configuration: anchor = "git:REV"'
+            'or name a revision in the configuration: anchor = "REV"'
         )
     if anchor.info.commit is None:
         raise StoreError("the stored anchor names no commit; freeze a baseline that was recorded in a repository")

@@ -64,14 +64,14 @@ MISTAKES = """
 2 | report --format pdf | `perfguard report --help` lists all
 2 | gate --json=yes | Option '--json' does not take a value
 2 | gate --format yaml | is not one of 'table', 'json', 'md', 'comment'
-2 | gate tiny.sum | `perfguard gate -c tiny.sum`, revisions with --baseline git:REV
+2 | gate tiny.sum | `perfguard gate -c tiny.sum`, revisions with --baseline REV
 2 | run tiny.sum | `perfguard run -c tiny.sum`.
-2 | compare main | `perfguard compare --baseline git:main`
-2 | compare HEAD~1 HEAD | `perfguard compare --baseline git:HEAD~1 --candidate git:HEAD`
-2 | compare --baseline main | write git:main
-2 | compare --baseline HEAD~1 | write git:HEAD~1
-2 | compare --baseline ../other | write dir:../other
-2 | compare --candidate feature | write git:feature
+2 | compare main | `perfguard compare --baseline main`
+2 | compare HEAD~1 HEAD | `perfguard compare --baseline HEAD~1 --candidate HEAD`
+2 | compare --baseline mian | git knows no revision 'mian'
+2 | compare --baseline ../other | is not a directory
+2 | compare --candidate feature | git knows no revision 'feature'
+2 | compare --baseline Stored | git knows no revision 'Stored'
 2 | compare --baseline git: | nothing follows 'git:'
 2 | compare --candidate conda:new | use stored, git:REV, dir:PATH, python:PATH
 2 | compare --candidate stack:cuda | choose from default, ipex

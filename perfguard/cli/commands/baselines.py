@@ -79,7 +79,7 @@ def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
 @shared.suite_option
 @shared.json_option
 def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) -> None:
-    """Compare two stored baselines: directories, or git:REV for this machine's baseline as it was committed there.
+    """Compare two stored baselines: directories, or revisions for this machine's baseline as it was committed there.
 
     AFTER defaults to this machine's baseline in the working tree. The output shows the 95 % interval of each case's
     difference, and its changed op counts.
@@ -96,7 +96,7 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
 
 @baseline_command.command("anchor")
 @shared.suite_option
-@click.option("--from", "source", metavar="git:REV", help="Freeze the baseline that was committed there.")
+@click.option("--from", "source", metavar="REV", help="Freeze the baseline that was committed there.")
 @flag("--replace", help="Replace the existing anchor; this accepts all drift since then.")
 @flag("--remove", help="Remove the anchor.")
 def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool) -> None:

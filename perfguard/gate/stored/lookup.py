@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard.config import LoadedConfig
-from perfguard.errors import ArmError, StoreError, UsageError
+from perfguard.errors import ArmError, StoreError
 from perfguard.profile.libraries.implementations import isa_class
 from perfguard.records.record import BaselineInfo, StoredBaseline, StoredOpCounts
 from perfguard.records.steps.ops import OpCounts
@@ -112,7 +112,7 @@ def op_counts_of_another_machine(loaded: LoadedConfig, suite: str, machine_id: s
 
 
 def named_baseline(loaded: LoadedConfig, name: str | None, machine_id: str) -> CountedBaseline:
-    """A baseline by directory, by `git:REV` (this machine's, as committed there), or this machine's own for None.
+    """A baseline by directory, by revision (this machine's, as committed there), or this machine's own for None.
 
     Raises:
         StoreError: There is none, or it is corrupt.
@@ -121,7 +121,7 @@ def named_baseline(loaded: LoadedConfig, name: str | None, machine_id: str) -> C
     with contextlib.ExitStack() as stack:
         if name is None:
             place = require_stored(loaded, loaded.config.suite, machine_id)
-        elif name.startswith("git:"):
+        elif not (loaded.project / name).is_dir():
             place = stack.enter_context(_written(committed_files(loaded, name, machine_id)))
         else:
             place = loaded.project / name
@@ -129,7 +129,7 @@ def named_baseline(loaded: LoadedConfig, name: str | None, machine_id: str) -> C
 
 
 def committed_files(loaded: LoadedConfig, name: str, machine_id: str) -> dict[str, bytes]:
-    """The files of this machine's baseline as `git:REV` holds them.
+    """The files of this machine's baseline as the revision `name` holds them, which may begin with `git:`.
 
     Raises:
         StoreError: It was not committed there.
@@ -156,15 +156,13 @@ def freeze_anchor(
 ) -> tuple[Path, BaselineInfo]:
     """Freeze this machine's baseline of the configured suite; gives the anchor's directory and where it comes from.
 
-    The source is `git:REV` for the baseline as it was committed there, None for the present one. Only with `replace` an
-    anchor that exists is replaced.
+    The source is the revision whose baseline it was, None for the present one. Only with `replace` an anchor that
+    exists is replaced.
 
     Raises:
         StoreError: There is no such baseline, or it is corrupt.
-        UsageError: There is an anchor already, or `source` is no revision.
+        UsageError: There is an anchor already.
     """
-    if source is not None and not source.startswith("git:"):
-        raise UsageError(f"--from {source!r} is no revision; write git:REV")
     if source is None:
         files = files_of(require_stored(loaded, loaded.config.suite, machine_id))
     else:

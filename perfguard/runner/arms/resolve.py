@@ -25,6 +25,7 @@ from perfguard.runner.process.sandboxing import interpreter_of
 from perfguard.store.files import remove_tree
 
 _KINDS = ("git", "dir", "python", "env", "set", "stack")
+_KNOWN = (*_KINDS, "stored")
 _SPLIT = re.compile(r"\+(?=(?:" + "|".join(_KINDS) + r"):)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NEXT_VARIABLE = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_]*=)")  # values may hold commas, as MALLOC_CONF does
@@ -33,13 +34,14 @@ _ROLE_DIRECTORY = {Arm.BASELINE: "a", Arm.CANDIDATE: "b"}  # Path lengths must n
 _WHOLE_REPOSITORY = "repository"
 _SCRATCH = "tmp"
 _ASK_TIMEOUT_S = 60.0
+_PATHS = (".", "/", "~")  # Beginnings of paths
 _EXAMPLES = (
     "stored, git:REV, dir:PATH, python:PATH, env:KEY=VALUE,…, set:NAME=VALUE,…, stack:ipex, or several joined with '+'"
 )
 
 
 def parse_arm(text: str) -> ArmSpec:
-    """The arm that `text` describes.
+    """The arm that `text` describes: kinds with values, joined by `+`; a bare word is a revision, a bare path a folder.
 
     Raises:
         ArmError: Unknown kind, a part given twice, an empty value, `stored` combined with something else, or both a
@@ -47,8 +49,12 @@ def parse_arm(text: str) -> ArmSpec:
     """
     if text == "stored":
         return ArmSpec(text=text, stored=True)
+    first, *others = _SPLIT.split(text)
+    if _is_bare(first):
+        first = f"{'dir' if first.startswith(_PATHS) else 'git'}:{first}"
+        text = "+".join((first, *others))
     parts: dict[str, str] = {}
-    for part in _SPLIT.split(text):
+    for part in (first, *others):
         kind, colon, value = part.partition(":")
         if kind not in _KINDS or not colon:
             raise _unknown_kind(kind, text)
@@ -73,13 +79,15 @@ def parse_arm(text: str) -> ArmSpec:
     )
 
 
+def _is_bare(part: str) -> bool:
+    """Whether a part is a revision or a path without its kind."""
+    return bool(part) and not part.startswith("+") and ":" not in part and part.partition("+")[0] not in _KNOWN
+
+
 def _unknown_kind(kind: str, text: str) -> ArmError:
     if text.startswith("stored+"):
         return ArmError(f"arm {text!r}: 'stored' stands alone; nothing can be added to what was measured earlier")
-    hint = did_you_mean(kind, (*_KINDS, "stored"))
-    if text and ":" not in text and not hint:
-        meant = "dir" if text.startswith((".", "/", "~")) else "git"
-        return ArmError(f"arm {text!r} does not say what it is; write {meant}:{text}, or one of {_EXAMPLES}")
+    hint = did_you_mean(kind, _KNOWN)
     return ArmError(f"arm {text!r}: {kind!r} is no kind of arm; {hint}use {_EXAMPLES}")
 
 

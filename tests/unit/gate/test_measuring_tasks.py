@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,7 @@ def machine(monkeypatch):
 @pytest.fixture
 def request_of(tmp_path, monkeypatch):
     project = init_repository(tmp_path / "project", monkeypatch)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # the host's lock is another one
 
     def make(**fields):
         known = {"command": "task", "arguments": (), "suite": "own", "cases": (), "budget_s": 0.0, "inherited": {}}

@@ -48,14 +48,28 @@ def test_each_kind_of_arm_is_understood(text, fields):
 
 
 @pytest.mark.parametrize(
+    ("bare", "whole"),
+    [
+        ("main", "git:main"),
+        ("HEAD~1", "git:HEAD~1"),
+        ("dev", "git:dev"),
+        ("main+env:A=1+stack:ipex", "git:main+env:A=1+stack:ipex"),
+        (".", "dir:."),
+        ("../other", "dir:../other"),
+        ("/srv/net+python:/opt/py", "dir:/srv/net+python:/opt/py"),
+    ],
+)
+def test_a_bare_word_is_a_revision_and_a_bare_path_a_folder(bare, whole):
+    assert parse_arm(bare) == parse_arm(whole)
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "is no kind of arm"),
-        ("main", "arm 'main' does not say what it is; write git:main, or one of stored, git:REV"),
-        ("../other", "write dir:../other"),
         ("gti:main", "did you mean 'git'?"),
-        ("Stored", "did you mean 'stored'?"),
         ("git", "did you mean 'git'?"),
+        ("stored+x", "'stored' stands alone"),
         ("git:", "nothing follows 'git:'"),
         ("env:", "nothing follows 'env:'"),
         ("git:main+dir:", "nothing follows 'dir:'"),
@@ -95,4 +109,4 @@ def test_variables_without_commas_read_back_as_they_were_written(variables):
 @given(st.text(max_size=40))
 def test_no_text_brings_another_error_than_its_own(text):
     with contextlib.suppress(ArmError):
-        assert parse_arm(text).text == text
+        assert parse_arm(text).text in (text, f"git:{text}", f"dir:{text}")
