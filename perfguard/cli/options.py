@@ -79,6 +79,9 @@ env_profile_option = click.option(
 )
 python_option = click.option("--python", metavar="PATH", help="Interpreter of the environment under test.")
 cpus_option = click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8.")
+wait_option = flag(
+    "--wait", default=None, help="Wait while another perfguard measures on this host, instead of ending."
+)
 
 threads_option = click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each.")
 
@@ -113,7 +116,7 @@ _SAMPLING = together(
         click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound."),
         env_profile_option,
         python_option,
-        flag("--wait", default=None, help="Wait while another perfguard measures on this host, instead of ending."),
+        wait_option,
     ),
     section(
         "How long",

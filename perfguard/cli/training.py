@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -39,12 +39,12 @@ def show_training(folder: Path, output_format: str) -> NoReturn:
     print_training(found, output_format)
 
 
-def print_balances(found: Mapping[str, Balance], output_format: str) -> None:
+def print_balances(found: Mapping[str, Balance], head: Sequence[str], output_format: str) -> None:
     """Print balances by name, such as `simulated` and `live`."""
     if output_format == "json":
         click.echo(to_json(found, indent=1))
     else:
-        print_parts(lambda _: render_balances(found))
+        print_parts(lambda _: render_balances(found, head))
 
 
 def print_training(found: Training, output_format: str) -> NoReturn:

@@ -73,7 +73,10 @@ def take(
 
 def _canary_alone(say: Callable[[Fact], None]) -> float:
     """Measure the canary once nobody else measures on this host."""
-    with host_lock(waiting=lambda owner: say(fact("step.waiting", owner=owner))):
+    with host_lock(
+        command="fleet worker",
+        waiting=lambda owner, waited_s: say(fact("step.waiting", owner=owner, waited_s=waited_s or None)),
+    ):
         return measure_canary()
 
 

@@ -66,7 +66,7 @@ class TrainingPlan:
             if self.limits[group].minimum > self.examples:
                 raise UsageError(
                     f"the smallest batch of {group}, {self.limits[group].minimum}, is larger than the data "
-                    f"({self.examples} examples)"
+                    f"({self.examples} examples); give more, or this group a smaller batch in a file of settings"
                 )
 
     def rate_of(self, batch: float) -> float:

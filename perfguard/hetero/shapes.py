@@ -38,6 +38,13 @@ SHAPES: Mapping[str, DataShape] = {
 """Source: pages of LIBSVM (covtype, w8a, real-sim) and of the extreme-classification repository (delicious)."""
 
 
+def bytes_of(shape: DataShape, examples: int) -> float:
+    """About as many bytes as examples of a shape take on disk."""
+    features = 4.0 * shape.features if shape.nonzeros is None else 12.0 * shape.nonzeros + 8
+    labels = 8.0 if shape.labels is None else 8.0 * shape.labels + 8
+    return examples * (features + labels)
+
+
 def parameters_of(model: ModelConfig, features: int, classes: int) -> int:
     """Numbers in a multilayer perceptron, biases included."""
     sizes = [features, *([model.width] * model.layers), classes]

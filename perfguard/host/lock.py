@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from perfguard.errors import HostUnfitError
+from perfguard.units import printable
 
 _LOOK_S = 1.0  # How often a waiting run looks
+_LONGEST_COMMAND = 40
+_SAY_S = 60.0  # How often it says that it still waits
 
 
 def lock_path() -> Path:
@@ -22,11 +25,14 @@ def lock_path() -> Path:
 
 
 @contextlib.contextmanager
-def host_lock(path: Path | None = None, *, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the host for the duration of a run.
+def host_lock(
+    path: Path | None = None, *, command: str = "run", waiting: Callable[[str, float], None] | None = None
+) -> Iterator[None]:
+    """Hold the host for the duration of a run; `command` is what others are told of it.
 
     The kernel frees the lock when its owner dies, however it dies, so a file left behind is never taken for a run.
-    With `waiting` it waits while another run holds the lock; `waiting` is called with each new owner.
+    With `waiting` it waits while another run holds the lock; `waiting` is called with each new owner and then once a
+    minute, with the seconds waited so far.
 
     Raises:
         HostUnfitError: Another run holds it, named by pid and start; or the file cannot be opened.
@@ -43,28 +49,29 @@ def host_lock(path: Path | None = None, *, waiting: Callable[[str], None] | None
     except OSError as error:
         raise HostUnfitError(f"{path} cannot be opened: {error.strerror}; set TMPDIR to a writable place") from error
     try:
-        _take(descriptor, path, waiting)
+        _take(descriptor, path, command, waiting)
         yield
     finally:
         os.close(descriptor)
 
 
-def _take(descriptor: int, path: Path, waiting: Callable[[str], None] | None) -> None:
-    known = None
+def _take(descriptor: int, path: Path, command: str, waiting: Callable[[str, float], None] | None) -> None:
+    known, began, said = None, time.monotonic(), 0.0
     while not _is_taken(descriptor):
         owner = _owner(path)
         if waiting is None:
             raise HostUnfitError(
-                f"another perfguard run is measuring on this host ({owner}), and two at once would time each other; "
+                f"another run is measuring on this host ({owner}), and two at once would time each other; "
                 "wait for it: --wait, or PERFGUARD_WAIT=true for any command"
             )
-        if owner != known:
-            waiting(owner)
-            known = owner
+        now = time.monotonic()
+        if owner != known or now - said >= _SAY_S:
+            waiting(owner, float(round(now - began)))
+            known, said = owner, now
         time.sleep(_LOOK_S)
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
-        own = {"pid": os.getpid(), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        own = {"pid": os.getpid(), "command": command, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         os.pwrite(descriptor, json.dumps(own).encode(), 0)
 
 
@@ -79,6 +86,7 @@ def _is_taken(descriptor: int) -> bool:
 def _owner(path: Path) -> str:
     try:
         owner = json.loads(path.read_text(encoding="utf-8"))
-        return f"pid {int(owner['pid'])}, since {owner['started']}"
-    except (OSError, ValueError, KeyError, TypeError):
+        command = printable(str(owner.get("command", "run")))[:_LONGEST_COMMAND]
+        return f"perfguard {command}, pid {int(owner['pid'])}, since {printable(str(owner['started']))}"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return "owner unknown"

@@ -51,7 +51,7 @@ class Interrupts:
         self.asked = True
         # Not through sys.stderr: the signal may have come in the middle of a line that is being written there.
         with suppress(OSError):
-            os.write(_STDERR, b"\nperfguard: ending after this case; what was measured is kept. Again to abort.\n")
+            os.write(_STDERR, b"\nperfguard: ending soon; what was measured is kept. Again to abort.\n")
 
 
 @contextmanager
@@ -138,7 +138,11 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
         UsageError: The asked-for CPUs cannot be used.
     """
     waits = request.loaded.config.wait
-    lock = host_lock(waiting=(lambda owner: request.progress(fact("step.waiting", owner=owner))) if waits else None)
+
+    def waiting(owner: str, waited_s: float) -> None:
+        request.progress(fact("step.waiting", owner=owner, waited_s=waited_s or None))
+
+    lock = host_lock(command=request.command, waiting=waiting if waits else None)
     with contextlib.ExitStack() as ending, lock, catch_interrupts() as interrupts:
         started = time.monotonic()
         if request.loaded.config.confine:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +15,15 @@ from typing import Any
 
 from perfguard.codec import from_builtins, to_json
 from perfguard.config import LoadedConfig
-from perfguard.errors import ExitCode, MeasurementError, StoreError
+from perfguard.errors import ExitCode, MeasurementError, StoreError, UsageError
+from perfguard.hetero.algorithms import limits_of
 from perfguard.hetero.planning import places
 from perfguard.host.identity import machine_line
 from perfguard.records.events import RunFinished
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run_data import RunData
 from perfguard.records.training import (
+    Device,
     Ending,
     TrainedOn,
     Training,
@@ -67,12 +69,19 @@ def train(
         planned = TrainingPlanned(config=config, workers=places(config, session.selection.cpus))
         session.folder.write_json("fingerprint.json", session.fingerprint)
         session.emit(planned)
+        for found in emulated(planned):
+            session.note(found)
         try:
             code, reasons = _run(session, planned, resumed, listen)
         except MeasurementError as error:
+            if error.exit_code is ExitCode.USAGE and not _has_begun(session):
+                raise UsageError(str(error)) from error  # no run, then
             session.emit(RunFinished(outcome="failed", exit_code=int(error.exit_code), reasons=(_failure(str(error)),)))
             raise
         outcome = session.data.training.outcome if session.data.training else None
+        known = session.data.training
+        if known is not None and known.epochs and (stuck := at_limits(config, known.epochs[-1].batches)) is not None:
+            session.note(stuck)
         name = outcome.ending.value if outcome else "failed"
         session.emit(RunFinished(outcome=name, exit_code=code, reasons=reasons))
         result = training_of(session.data, machine=machine_line(session.fingerprint))
@@ -179,6 +188,30 @@ def _run(
             f"{folder / LOG}{goes_on if (folder / CHECKPOINT).is_file() else ''}"
         )
     return conclusion(planned.config, session.data.training.epochs if session.data.training else [], outcome)
+
+
+def _has_begun(session: Session) -> bool:
+    return session.data.training is not None and session.data.training.trained is not None
+
+
+def emulated(planned: TrainingPlanned) -> Iterator[Fact]:
+    """That a group's device is not a real one, of each group that takes part."""
+    for name in dict.fromkeys(place.group for place in planned.workers):
+        group = planned.config.groups[name]
+        if group.device is Device.EMULATED:
+            yield fact("training.emulated", severity=Severity.NOTABLE, group=name, speed=group.speed)
+
+
+def at_limits(config: TrainingConfig, batches: Mapping[str, int]) -> Fact | None:
+    """That a policy could not balance the updates, as every batch that it may change has come to its least or most."""
+    limits = {name: limits_of(config.groups[name]) for name in batches}
+    free = {name: limit for name, limit in limits.items() if limit.minimum < limit.maximum}
+    if len(batches) < 2 or not free:
+        return None
+    if not all(batches[name] in (limit.minimum, limit.maximum) for name, limit in free.items()):
+        return None
+    at = tuple(f"{name} {batches[name]:,}" for name in free)
+    return fact("training.batches_at_limits", severity=Severity.NOTABLE, batches=at)
 
 
 class _ChildError(MeasurementError):

@@ -77,6 +77,9 @@ def test_a_file_is_trained_on_and_the_run_is_shown_again_and_gone_on_from(traini
     balances = json.loads(training.run("hetero", "simulate", "--format", "json").stdout)
     assert balances["live"]["shares"].keys() == balances["simulated"]["shares"].keys() == {"cpu", "large"}
     assert balances["live"]["epoch_s"] > 0
+    refused = training.run("hetero", "train", "train.toml", "--examples", "4")
+    assert refused.returncode == 2
+    assert training.run("hetero", "simulate").stdout.splitlines()[1].endswith(f"by run {found['run_id']}")
     written = training.run("report", "-o", "report.html")
     assert written.returncode == 0, written.stderr
     assert "Loss by seconds of training" in (training.path / "report.html").read_text(encoding="utf-8")

@@ -85,4 +85,4 @@ def test_a_second_run_on_the_host_is_refused_and_told_who_holds_it(project):
     process.terminate()
     process.communicate(timeout=300)
     assert refused.returncode == 3
-    assert f"another perfguard run is measuring on this host (pid {process.pid}" in refused.stderr
+    assert f"another run is measuring on this host (perfguard compare, pid {process.pid}" in refused.stderr

@@ -53,7 +53,7 @@ def demo_command(*, folder: Path, budget_s: float, opens: bool) -> None:
     _write_project(folder)
     click.echo(f"wrote {printable(str(folder))}: a training step, and a change that makes it slower:\n")
     click.echo(_output("git", "diff", "--unified=0", "train.py", folder=folder).partition("@@")[2].partition("\n")[2])
-    _step(folder, "gate", "--budget", f"{budget_s:g}", expected=ExitCode.REGRESSION)
+    _step(folder, "gate", "--wait", "--budget", f"{budget_s:g}", expected=ExitCode.REGRESSION)
     _step(folder, "report", "-o", _REPORT, "--force", expected=ExitCode.PASS)
     page = (folder / _REPORT).resolve()
     if opens and _has_browser():

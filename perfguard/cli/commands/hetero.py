@@ -14,6 +14,7 @@ from perfguard.cli import options as shared
 from perfguard.cli.declaring import SecondsType
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.errors import StoreError, UsageError, did_you_mean
+from perfguard.units import format_count
 
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
@@ -78,6 +79,7 @@ def hetero_command() -> None:
     help="Go on from the last epoch of a run; default: the latest. Options change its settings.",
 )
 @shared.cpus_option
+@shared.wait_option
 @shared.format_option
 @shared.progress_options
 def train(**options: Any) -> None:
@@ -93,7 +95,7 @@ def train(**options: Any) -> None:
     from perfguard.runner.session import Request
     from perfguard.runner.training import train as run_training
 
-    loaded = shared.load({"cpus": options["cpus"]})
+    loaded = shared.load({"cpus": options["cpus"], "wait": options["wait"]})
     config, resumed = _config(loaded, options)
     _require_used(config, options["device"], options["listen"])
     progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
@@ -193,14 +195,13 @@ def _config(loaded: LoadedConfig, options: dict[str, Any]) -> tuple[TrainingConf
     return config, resumed
 
 
-def _training(loaded: LoadedConfig, name: str | None) -> Path:
-    """Folder of a run by its id or path; the latest training for None."""
+def _training(loaded: LoadedConfig, name: str | None, file: str) -> Path:
+    """Folder of a run by its id or path; the latest training that has a file for None."""
     from perfguard.gate.show import find_run, runs_of
-    from perfguard.runner.training import LOG
 
     if name is not None:
         return find_run(loaded, name)
-    found = sorted(path.parents[1] for path in runs_of(loaded).glob(f"*/{LOG}"))
+    found = sorted(path for path in runs_of(loaded).glob("*") if (path / file).is_file())
     if not found:
         raise StoreError(f"no training is in {runs_of(loaded)}; start one: perfguard hetero train --preset digits")
     return found[-1]
@@ -209,9 +210,9 @@ def _training(loaded: LoadedConfig, name: str | None) -> Path:
 def _resumed(loaded: LoadedConfig, name: str) -> tuple[TrainingConfig, Resumed]:
     from perfguard.records.run_data import RunData
     from perfguard.runner.run_folder import read_events
-    from perfguard.runner.training import CHECKPOINT, Resumed
+    from perfguard.runner.training import CHECKPOINT, LOG, Resumed
 
-    folder = _training(loaded, None if name == _LATEST else name)
+    folder = _training(loaded, None if name == _LATEST else name, LOG)
     data = RunData.of(read_events(folder / "events.jsonl"))
     if data.training is None:
         raise StoreError(f"run {folder.name} is no training; `perfguard hetero train` makes one")
@@ -250,7 +251,8 @@ def simulate(**options: Any) -> None:
     setup = _of_computer(options) if options["computer"] else _of_run(options)
     has_gpu = bool(options["computer"])
     balance = simulated(setup.config, setup.workers, setup.examples, setup.speeds, has_gpu=has_gpu)
-    print_balances({"simulated": balance, **({"live": setup.live} if setup.live else {})}, options["output_format"])
+    balances = {"simulated": balance, **({"live": setup.live} if setup.live else {})}
+    print_balances(balances, setup.head, options["output_format"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +263,15 @@ class _Setup:
     workers: tuple[WorkerPlace, ...]
     examples: int
     speeds: Mapping[str, Speed]  # By group
+    origin: str  # Where the speeds come from
     live: Balance | None = None  # What the run came to whose speeds these are
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """What the numbers are of."""
+        config = self.config
+        size = f"{format_count(config.epochs, 'epoch')} of {self.examples:,} examples of {config.data.source}"
+        return f"simulated  {config.algorithm}, {size}; nothing is trained", f"speeds     {self.origin}"
 
 
 def _of_computer(options: dict[str, Any]) -> _Setup:
@@ -282,7 +292,8 @@ def _of_computer(options: dict[str, Any]) -> _Setup:
     shape, computer = SHAPES[config.data.source], COMPUTERS[name]
     config = paper_batches(config)
     speeds = computer.speeds(parameters_of(config.model, shape.features, shape.classes))
-    return _changed(config, speeds, shape.examples, computer.threads, options)
+    origin = f"estimated from data sheets: {computer.doc}"
+    return _changed(config, speeds, shape.examples, computer.threads, options, origin=origin)
 
 
 def _of_run(options: dict[str, Any]) -> _Setup:
@@ -291,10 +302,11 @@ def _of_run(options: dict[str, Any]) -> _Setup:
     from perfguard.hetero.simulator import Speed
     from perfguard.records.run_data import RunData
     from perfguard.runner.run_folder import read_events
+    from perfguard.runner.training import RESULT
 
     if options["preset"] is not None:
         raise UsageError("--preset belongs to --computer; a RUN has its own settings")
-    folder = _training(shared.load({}, keys=()), options["run"])
+    folder = _training(shared.load({}, keys=()), options["run"], RESULT)
     training = RunData.of(read_events(folder / "events.jsonl")).training
     if training is None or training.outcome is None or training.trained is None:
         raise StoreError(
@@ -305,7 +317,7 @@ def _of_run(options: dict[str, Any]) -> _Setup:
     speeds = {group: Speed.of(pace) for group, pace in outcome.paces.items()}
     count = sum(place.group in _hogwild(planned.config) for place in planned.workers)
     config = replace(planned.config, epochs=max(1, training.epochs[-1].epoch if training.epochs else 1))
-    setup = _changed(config, speeds, training.trained.examples, count, options)
+    setup = _changed(config, speeds, training.trained.examples, count, options, origin=f"measured by run {folder.name}")
     if any(options[name] is not None for name in ("algorithm", "speed", "workers", "epochs")):
         return setup
     found = live(training.epochs, outcome, planned.workers)
@@ -313,7 +325,13 @@ def _of_run(options: dict[str, Any]) -> _Setup:
 
 
 def _changed(
-    config: TrainingConfig, speeds: Mapping[str, Speed], examples: int, hogwild: int, options: dict[str, Any]
+    config: TrainingConfig,
+    speeds: Mapping[str, Speed],
+    examples: int,
+    hogwild: int,
+    options: dict[str, Any],
+    *,
+    origin: str,
 ) -> _Setup:
     """The settings that the options ask for."""
     from perfguard.hetero.algorithms import require_algorithm
@@ -335,7 +353,7 @@ def _changed(
     missing = sorted({place.group for place in workers} - set(speeds))
     if missing:
         raise UsageError(f"the run measured no speed of {', '.join(missing)}; give --speed, or another run")
-    return _Setup(config=config, workers=workers, examples=examples, speeds=speeds)
+    return _Setup(config=config, workers=workers, examples=examples, speeds=speeds, origin=origin)
 
 
 def _hogwild(config: TrainingConfig) -> list[str]:

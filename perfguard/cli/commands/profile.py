@@ -19,6 +19,7 @@ from perfguard.cli.options import (
     load,
     progress_options,
     python_option,
+    wait_option,
 )
 from perfguard.cli.output import plain_text, print_parts
 from perfguard.cli.targets import TakesScript, is_script
@@ -110,6 +111,7 @@ def profile_command(ctx: click.Context) -> None:
 @click.option("--numa", metavar="NODE", help="NUMA node to run on, or 'none' to leave memory unbound.")
 @env_profile_option
 @python_option
+@wait_option
 @click.option(
     "--timeout", "budget_s", type=SecondsType(), metavar="TIME", help="Maximum time for a script's start or step."
 )

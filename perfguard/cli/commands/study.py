@@ -50,6 +50,7 @@ def study_command() -> None:
 @click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound.")
 @shared.env_profile_option
 @shared.python_option
+@shared.wait_option
 @click.option("--seed", type=int, metavar="N", help="Seed of everything random; always recorded.")
 @shared.progress_options
 def profilednn(*, parts: str | None, folder: Path, budget_s: float, **options: Any) -> None:
@@ -134,6 +135,7 @@ def profilednn(*, parts: str | None, folder: Path, budget_s: float, **options: A
     "--device", metavar="DEVICE", help="Device of replicas: auto, cpu, cuda, or emulated:30 (30 times one CPU)."
 )
 @shared.cpus_option
+@shared.wait_option
 @shared.progress_options
 def hogbatch(*, shapes: str | None, seeds: int, search_s: float, folder: Path, budget_s: float, **options: Any) -> None:
     """Race the algorithms of "Heterogeneous CPU+GPU SGD Algorithms" (arXiv:2004.08771) and PyTorch to the same loss.
@@ -154,7 +156,7 @@ def hogbatch(*, shapes: str | None, seeds: int, search_s: float, folder: Path, b
     from perfguard.runner.training import train
     from perfguard.study.hogbatch.collect import HogbatchPlan, collect
 
-    loaded = shared.load({"cpus": options["cpus"]})
+    loaded = shared.load({"cpus": options["cpus"], "wait": options["wait"]})
     progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
     cpus = len(parse_cpu_list(options["cpus"] or "") or os.sched_getaffinity(0))
 

@@ -93,6 +93,7 @@ _measuring = together(
         help=f"Part of the machine: {', '.join(each.value for each in Hardware)}.",
     ),
     shared.cpus_option,
+    shared.wait_option,
     shared.format_option,
     shared.progress_options,
 )
@@ -221,6 +222,7 @@ def check(*, folder: Path, as_json: bool) -> None:
 @task_command.command("audit")
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @shared.cpus_option
+@shared.wait_option
 @shared.format_option
 @shared.progress_options
 def audit(**options: Any) -> None:
@@ -245,7 +247,7 @@ def _request(options: dict[str, Any], task: TaskConfig, threads: int, progress: 
     from perfguard.cli.recording import recorder
     from perfguard.runner.session import Request
 
-    loaded = shared.load({"cpus": options["cpus"], "threads": threads})
+    loaded = shared.load({"cpus": options["cpus"], "wait": options["wait"], "threads": threads})
     return Request(
         command="task",
         arguments=shared.command_line(),

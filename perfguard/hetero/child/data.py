@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from perfguard.errors import HostUnfitError, UsageError
+from perfguard.errors import HostUnfitError, InterruptedRunError, UsageError
 from perfguard.hetero.child.generators import generated
 from perfguard.hetero.child.loaders import bundled, files_chunks
 from perfguard.hetero.child.rows import Chunk, Csr
 from perfguard.hetero.planning import is_file
-from perfguard.hetero.shapes import SHAPES
+from perfguard.hetero.shapes import SHAPES, bytes_of
 from perfguard.records.training import DataConfig
 
 Inputs = torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -88,12 +88,13 @@ class Examples:
         return columns[at], offsets, values[at]
 
 
-def prepare(config: DataConfig, folder: Path) -> Path:
+def prepare(config: DataConfig, folder: Path, wants_stop: Callable[[], bool] = lambda: False) -> Path:
     """The folder with the examples of a configuration, which is made where it is not there.
 
     Raises:
         UsageError: The data cannot be used.
-        HostUnfitError: The files cannot be written.
+        HostUnfitError: The files cannot be written, or are larger than what is free.
+        InterruptedRunError: `wants_stop` said so.
     """
     place = folder / _key(config)
     if (place / _INFO).is_file():
@@ -101,7 +102,8 @@ def prepare(config: DataConfig, folder: Path) -> Path:
     scratch = place.with_name(f"{place.name}.{os.getpid()}")
     try:
         scratch.mkdir(parents=True)
-        _write(_chunks(config), scratch)
+        _require_room(config, scratch)
+        _write(_until(wants_stop, _chunks(config)), scratch)
         scratch.rename(place)
     except OSError as error:
         if (place / _INFO).is_file():  # another run was faster
@@ -112,6 +114,23 @@ def prepare(config: DataConfig, folder: Path) -> Path:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return place
+
+
+def _require_room(config: DataConfig, folder: Path) -> None:
+    if config.source in SHAPES and config.examples is not None:
+        needed, free = bytes_of(SHAPES[config.source], config.examples), shutil.disk_usage(folder).free
+        if needed > free:
+            raise HostUnfitError(
+                f"{config.examples:,} examples of {config.source} take about {needed / 1e9:,.1f} GB, and "
+                f"{folder.parent} has {free / 1e9:,.1f} GB left; train on fewer: --examples"
+            )
+
+
+def _until(wants_stop: Callable[[], bool], chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    for chunk in chunks:
+        if wants_stop():
+            raise InterruptedRunError("interrupted while the examples were written; nothing was trained")
+        yield chunk
 
 
 def open_examples(place: Path) -> Examples:

@@ -63,7 +63,7 @@ def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
     """
     config, checkpoint = job.config, Path(job.checkpoint)
     torch.set_num_threads(1)
-    place = prepare(config.data, Path(job.data_folder))
+    place = prepare(config.data, Path(job.data_folder), follower.wants_stop)
     examples = open_examples(place)
     torch.manual_seed(config.seed)
     model = build_model(config.model, examples.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from perfguard.hetero.shapes import SHAPES
 from perfguard.records.facts import Severity
 from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.training import GroupConfig, Kind, TrainedOn, Training, TrainingEpoch, TrainingUse
@@ -42,8 +43,8 @@ def render_training(found: Training) -> list[RenderableType]:
     return parts
 
 
-def render_balances(found: Mapping[str, Balance]) -> list[RenderableType]:
-    """Balances of one run by name, a row for each group."""
+def render_balances(found: Mapping[str, Balance], head: Sequence[str]) -> list[RenderableType]:
+    """Balances of one run by name, a row for each group, below lines that say what they are of."""
     rows = [
         (
             name,
@@ -56,7 +57,8 @@ def render_balances(found: Mapping[str, Balance]) -> list[RenderableType]:
         for name, balance in found.items()
         for group, share in balance.shares.items()
     ]
-    return [plain_table("~run", "~group", ">updates", ">busy", ">last batch", ">epoch", rows=rows)]
+    table = plain_table("~run", "~group", ">updates", ">busy", ">last batch", ">epoch", rows=rows)
+    return [*texts(*map(printable, head), style="dim"), table]
 
 
 def started_line(on: TrainedOn) -> str:
@@ -90,11 +92,17 @@ def shares_of(updates: Mapping[str, int]) -> dict[str, float]:
 
 def _head(found: Training) -> list[str]:
     config, on = found.planned.config, found.trained
-    lines = [f"machine    {found.machine}", f"algorithm  {config.algorithm}"]
+    rate = f"{config.learning_rate:g}" + (f" for {config.reference_batch:,} examples" if config.reference_batch else "")
+    lines = [
+        f"run        {found.run_id}",
+        f"machine    {found.machine}",
+        f"algorithm  {config.algorithm}, learning rate {rate}, seed {config.seed}",
+    ]
     if on is not None:
         kind = "sparse" if on.is_sparse else "dense"
         size = f"{on.examples:,} examples, {on.features:,} {kind} features, {on.classes:,} "
-        lines.append(f"data       {config.data.source}: {size}{'labels' if on.is_multilabel else 'classes'}")
+        made = f" (generated, seed {config.data.seed})" if config.data.source in SHAPES else ""
+        lines.append(f"data       {config.data.source}{made}: {size}{'labels' if on.is_multilabel else 'classes'}")
         lines.append(f"model      {_model(found)}, {on.parameters:,} parameters; torch {on.torch}")
     lines += [
         f"{name:<10} {group_text(found, name)}" for name in dict.fromkeys(each.group for each in found.planned.workers)
@@ -110,13 +118,14 @@ def _model(found: Training) -> str:
 
 
 def group_text(found: Training, name: str) -> str:
-    """`2 workers on CPU (CPU 0-1), updates the shared model without locks`."""
+    """`1 worker on CPU (CPU 0), updates the shared model without locks; at first 8 updates of 64 a request`."""
     group: GroupConfig = found.planned.config.groups[name]
     own = [each for each in found.planned.workers if each.group == name]
     cpus = sorted({cpu for each in own for cpu in each.cpus})
     device = found.trained.devices.get(name, group.device.value) if found.trained else group.device.value
     how = _KINDS[group.kind].format(merge=group.merge.value)
-    return f"{format_count(len(own), 'worker')} on {device} (CPU {format_cpu_list(cpus)}), {how}"
+    request = f"at first {format_count(group.updates, 'update')} of {group.batch // group.updates:,} examples a request"
+    return f"{format_count(len(own), 'worker')} on {device} (CPU {format_cpu_list(cpus)}), {how}; {request}"
 
 
 def _workers(found: Training) -> RenderableType:

@@ -12,11 +12,11 @@ pytest.importorskip("sklearn")
 
 from sklearn.datasets import dump_svmlight_file, load_digits  # noqa: E402
 
-from perfguard.errors import HostUnfitError, UsageError  # noqa: E402
+from perfguard.errors import HostUnfitError, InterruptedRunError, UsageError  # noqa: E402
 from perfguard.hetero.child.data import open_examples, prepare  # noqa: E402
 from perfguard.hetero.child.generators import generated  # noqa: E402
 from perfguard.hetero.child.rows import Csr  # noqa: E402
-from perfguard.hetero.shapes import SHAPES  # noqa: E402
+from perfguard.hetero.shapes import SHAPES, bytes_of  # noqa: E402
 from perfguard.records.training import DataConfig  # noqa: E402
 
 
@@ -154,6 +154,28 @@ def test_a_file_that_cannot_be_used_is_said_with_its_line(tmp_path, name, text, 
 def test_unknown_data_is_refused(tmp_path, source, message):
     with pytest.raises(UsageError, match=re.escape(message)):
         examples(tmp_path, source)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_size_of_generated_examples_is_known_before_they_are_written(tmp_path, name):
+    place = prepare(DataConfig(source=name, examples=4096), tmp_path)
+    written = sum(path.stat().st_size for path in place.glob("*.bin"))
+    assert bytes_of(SHAPES[name], 4096) == pytest.approx(written, rel=0.2)
+
+
+def test_examples_that_do_not_fit_on_the_disk_are_not_begun(tmp_path):
+    with pytest.raises(
+        HostUnfitError, match=r"999,999,999,999 examples of covtype take about 224,000.0 GB, and .* has"
+    ):
+        prepare(DataConfig(source="covtype", examples=999_999_999_999), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wish_to_end_stops_the_generation_and_leaves_nothing(tmp_path):
+    asked = iter((False, False, True))
+    with pytest.raises(InterruptedRunError):
+        prepare(DataConfig(source="covtype", examples=100_000), tmp_path, lambda: next(asked))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path):

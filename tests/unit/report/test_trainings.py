@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfguard.cli.output import plain_text
 from perfguard.config import load_config
 from perfguard.recordings import decode_event, encode_event
 from perfguard.records.run_data import RunData
-from perfguard.records.training import TrainedOn, TrainingEpoch
+from perfguard.records.training import Device, GroupConfig, Kind, TrainedOn, TrainingEpoch, TrainingPlanned, WorkerPlace
 from perfguard.report.event_lines import line_text
 from perfguard.report.pages.build import report_on
 from perfguard.report.terminal.training import render_training, use_line
-from perfguard.runner.training import recorded_training, training_of
+from perfguard.runner.training import at_limits, emulated, recorded_training, training_of
 from perfguard.tui.drawing.spans import UNICODE, plain, width_of
 from perfguard.tui.drawing.training import training_lines
 from perfguard.watch.view.run_view import LogLine, TrainingView
@@ -45,9 +47,39 @@ def test_a_run_that_was_cut_off_shows_what_it_wrote(tmp_path):
 
 def test_the_terminal_shows_workers_epochs_and_the_end():
     text = plain_text(render_training(training_of(RunData.of(events()), machine="a machine")))
-    for part in ("cpu-0", "large-0", "covtype: 20,000 examples", "294,407 parameters", "target: the loss reached 0.5"):
+    for part in ("cpu-0", "large-0", "20,000 examples, 54", "294,407 parameters", "target: the loss reached 0.5"):
         assert part in text
     assert "! worker large-0 is lost: its process was ended by SIGKILL" in text
+
+
+def test_the_terminal_says_what_the_numbers_are_of():
+    lines = plain_text(render_training(training_of(RunData.of(events()), machine="a machine"))).splitlines()
+    assert f"run        {STARTED.run_id}" in lines
+    assert any(line.startswith("algorithm  adaptive, learning rate 1, seed 0") for line in lines)
+    assert any(line.startswith("data       covtype (generated, seed 0): 20,000 examples") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("batches", "is_stuck"),
+    [
+        ({"cpu": 512, "large": 64}, True),
+        ({"cpu": 64, "large": 256}, False),
+        ({"cpu": 100, "large": 64}, False),
+        ({"cpu": 512}, False),
+    ],
+)
+def test_batches_that_cannot_go_further_are_noted(batches, is_stuck):
+    group = GroupConfig(kind=Kind.HOGWILD, batch=64, minimum=64, maximum=512)
+    found = at_limits(replace(CONFIG, groups={"cpu": group, "large": replace(group, batch=128)}), batches)
+    assert (found is not None) == is_stuck
+
+
+def test_an_emulated_device_is_noted_once_a_group():
+    group = GroupConfig(kind=Kind.REPLICA, batch=64, device=Device.EMULATED, speed=30)
+    places = [WorkerPlace(name=f"large-{number}", group="large", cpus=(number,)) for number in range(2)]
+    config = replace(CONFIG, groups={**CONFIG.groups, "large": group})
+    (noted,) = emulated(TrainingPlanned(config=config, workers=(*places,)))
+    assert (noted.code, noted.values) == ("training.emulated", {"group": "large", "speed": 30})
 
 
 def test_a_line_of_progress_has_loss_updates_and_use():

@@ -36,23 +36,27 @@ def holder(tmp_path):
 
 
 def test_a_second_holder_is_refused_and_told_who_holds_it(holder, tmp_path):
-    with pytest.raises(HostUnfitError, match=rf"another perfguard run .* \(pid {holder.pid}, since 20"):
+    with pytest.raises(HostUnfitError, match=rf"another run .* \(perfguard run, pid {holder.pid}, since 20"):
         with host_lock(tmp_path / "lock"):
             pytest.fail("two runs hold the host")
 
 
 def test_whoever_waits_is_told_of_the_holder_and_gets_the_lock_after_it(holder, tmp_path, monkeypatch):
     monkeypatch.setattr("perfguard.host.lock._LOOK_S", 0.01)
-    owners = []
+    monkeypatch.setattr("perfguard.host.lock._SAY_S", 0.02)
+    said = []
 
-    def waiting(owner):
-        owners.append(owner)
-        holder.kill()
-        holder.wait()
+    def waiting(owner, waited_s):
+        said.append((owner, waited_s))
+        if len(said) == 3:
+            holder.kill()
+            holder.wait()
 
-    with host_lock(tmp_path / "lock", waiting=waiting):
-        assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
-    assert [owner.partition(",")[0] for owner in owners] == [f"pid {holder.pid}"]
+    with host_lock(tmp_path / "lock", command="gate", waiting=waiting):
+        own = json.loads((tmp_path / "lock").read_text())
+        assert (own["pid"], own["command"]) == (os.getpid(), "gate")
+    assert len(said) == 3
+    assert all(owner.startswith(f"perfguard run, pid {holder.pid}, since 20") for owner, _ in said)
 
 
 def test_the_same_process_cannot_hold_it_twice(tmp_path):
@@ -112,7 +116,7 @@ def test_a_file_that_another_user_left_is_locked_without_being_written(tmp_path,
     monkeypatch.setattr(os, "open", sticky_open)
     with host_lock(path):
         assert path.read_text() == '{"pid": 1, "started": "2020"}'
-        with pytest.raises(HostUnfitError, match="pid 1, since 2020"), host_lock(path):
+        with pytest.raises(HostUnfitError, match="perfguard run, pid 1, since 2020"), host_lock(path):
             pytest.fail("two runs hold the host")
     with host_lock(path):
         pass
