@@ -92,6 +92,8 @@ def place_of(change: Fact) -> str:
 
 def place_of_culprit(culprit: Culprit) -> str:
     """The same of a culprit; its phases where an older recording has no more."""
+    if culprit.fact.code == "python.time" and not culprit.fact.subject.place:
+        return culprit.fact.subject.op or ""  # the headline has the phases
     return place_of(culprit.fact) or " and ".join(phase.value for phase in culprit.phases or (culprit.phase,))
 
 

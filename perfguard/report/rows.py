@@ -11,7 +11,7 @@ from perfguard.records.case_names import short_names
 from perfguard.records.estimate import Estimate
 from perfguard.records.result import CaseMeasured
 from perfguard.records.spec import Gating
-from perfguard.records.steps.ops import OpDelta, OpKey, OpTotal
+from perfguard.records.steps.ops import PYTHON_OP, OpDelta, OpKey, OpTotal
 from perfguard.records.steps.profile import Slice
 from perfguard.records.verdict import GateOutcome, Outcome, Verdict
 from perfguard.report.messages.catalog import describe
@@ -195,7 +195,14 @@ class DeltaRow:
     candidate: Number
     difference: Number
     interval: str
+    change: str
     source: str
+
+
+def change_word(delta: OpDelta) -> str:
+    """What happened to the op; of Python time, which has no calls, `slower` and `faster` alone."""
+    word = delta.change.value
+    return word.removesuffix(" per call") if delta.key.op == PYTHON_OP else word
 
 
 def delta_row(delta: OpDelta) -> DeltaRow:
@@ -208,6 +215,7 @@ def delta_row(delta: OpDelta) -> DeltaRow:
         candidate=Number.of(format_seconds, delta.candidate_s),
         difference=Number.of(format_signed_seconds, delta.delta_s),
         interval=format_seconds_interval(delta.lower_s, delta.upper_s) or "-",
+        change=change_word(delta),
         source=delta.source or "-",
     )
 

@@ -131,7 +131,7 @@ def pair_changes(residue: Residue, *, minor: bool = False) -> list[Change]:
         *_implementations(by_rule.get(ChangeRule.IMPLEMENTATION, ())),
         *_layouts(residue, by_rule.get(ChangeRule.LAYOUT, ())),
         *_dtypes(residue, by_rule.get(ChangeRule.DTYPE, ())),
-        *_shapes(by_rule.get(ChangeRule.SHAPES, ())),
+        *_shapes(residue, by_rule.get(ChangeRule.SHAPES, ())),
     ]
 
 
@@ -278,12 +278,21 @@ def _is_cast(row: RowKey) -> bool:
     return short(row.name) != "copy_" or len(set(op_detail(row.detail).dtypes.split())) > 1
 
 
-def _shapes(pairs: Sequence[Pair]) -> list[Change]:
-    """One change for all: a larger batch changes every op, a wider layer all that follow it."""
+def _shapes(residue: Residue, pairs: Sequence[Pair]) -> list[Change]:
+    """One change for all: a larger batch changes every op, a wider layer all that follow it.
+
+    Where a loop over rows took the place of one call, more calls came than went; they belong to the change.
+    """
     if not pairs:
         return []
     account = account_of(pairs)
     values = {**account.values, "examples": _examples(pairs)}
+    telling, earliest = _telling(pairs)
+    if residue.take(row for pair in telling for row in (pair.lost, pair.gained)):
+        op = leading(pair.lost.name for pair in earliest)[0]
+        named = [pair for pair in earliest if pair.lost.name == op]
+        before, after = residue.counts({pair.lost for pair in named}), residue.counts({pair.gained for pair in named})
+        values |= {"calls_before": before.before, "calls_after": after.after}
     return [changed(ChangeRule.SHAPES, "shapes.changed", account.rows, account.counts, values)]
 
 

@@ -157,7 +157,7 @@ def deltas_table(attribution: Attribution) -> Table | None:
 def _delta_cells(delta: OpDelta) -> tuple[Cell, ...]:
     row = delta_row(delta)
     *names, tensors = row.names
-    change = f"{delta.change.value}: {delta.detail}" if delta.detail else delta.change.value
+    change = f"{row.change}: {delta.detail}" if delta.detail else row.change
     return cells(
         *names, Cell(content=tensors, class_="tensors"), row.calls, row.baseline, row.candidate, row.difference,
         Cell(content=row.interval, class_="num"), change, row.source,

@@ -128,4 +128,4 @@ def _delta_cells(delta: OpDelta) -> tuple[str | Number, ...]:
     row, shapes = delta_row(delta), shorten(delta.key.shapes, 16) or "-"
     op, phase, module, _ = row.names
     times = (row.calls, row.baseline, row.difference, row.interval)
-    return (op, shapes, phase, module, *times, delta.change.value, row.source)
+    return (op, shapes, phase, module, *times, row.change, row.source)

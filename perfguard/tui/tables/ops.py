@@ -13,6 +13,7 @@ from perfguard.report.culprits import change_text as counted_text
 from perfguard.report.culprits import step_text
 from perfguard.report.messages.catalog import describe
 from perfguard.report.op_tree import OpLevel, OpNode, OpRow, calls_text
+from perfguard.report.rows import change_word
 from perfguard.report.terminal.ops import balance_line
 from perfguard.tui.drawing.grid import Grid, position
 from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, line, wrapped
@@ -194,7 +195,7 @@ def _bar(row: OpRow, width: int, largest_s: float, glyphs: Glyphs) -> Line:
 
 def change_text(delta: OpDelta) -> str:
     """What happened to the op. `unchanged` is what gates say of cases, which they prove; of an op nothing is proved."""
-    return "no clear change" if delta.change is ChangeClass.UNCHANGED else delta.change.value
+    return "no clear change" if delta.change is ChangeClass.UNCHANGED else change_word(delta)
 
 
 def _change(row: OpRow, _: int) -> Line:

@@ -299,6 +299,20 @@ def test_each_op_of_the_earliest_phase_has_its_most_frequent_change_as_an_exampl
     }
 
 
+@pytest.mark.parametrize(("rows", "before", "after"), [(16, 1, 16), (8, 2, 16)])
+def test_a_loop_over_rows_is_one_change_with_its_calls(rows, before, after):
+    whole = [op("cross_entropy_loss", before, shapes=f"[{rows},10]")]
+    loop = [op("cross_entropy_loss", after, shapes="[1,10]")]
+    change = said(only(whole, loop))
+    assert (change["examples"], change["calls_before"], change["calls_after"]) == (
+        (f"cross_entropy_loss [{rows},10] → [1,10]",),
+        before,
+        after,
+    )
+    back = said(only(loop, whole))
+    assert (back["calls_before"], back["calls_after"]) == (after, before)
+
+
 def test_other_problems_of_primitives_are_told_where_no_op_differs():
     change = only([conv(BRGEMM, 6, problem="mb2")], [conv(BRGEMM, 6, problem="mb4")])
     assert (change.fact.code, change.before, change.after) == ("shapes.changed", 6, 6)
