@@ -6,6 +6,7 @@ PerfguardError                3  infrastructure or internal
 │   ├── ConfigError           2  perfguard.toml, pyproject.toml or an option
 │   └── ArmError              2  --baseline / --candidate cannot be resolved
 ├── NothingSelectedError      5  no case matches
+│   └── NoRulesYetError       5  the base of a change has no settings yet, the change brings the first
 ├── FingerprintError          3  a machine tree that cannot be read at all
 ├── HostUnfitError            3  the host cannot be measured on (busy, read-only, full, locked)
 ├── MeasurementError          3  workers could not be started or gave nothing usable
@@ -68,6 +69,10 @@ class NothingSelectedError(PerfguardError):
     """The selection matches no case."""
 
     exit_code = ExitCode.NOTHING_SELECTED
+
+
+class NoRulesYetError(NothingSelectedError):
+    """The base of a change has no settings of perfguard; the change brings the first."""
 
 
 class FingerprintError(PerfguardError):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from perfguard.benchmarks.selection import suite_cases
 from perfguard.config import LoadedConfig
 from perfguard.errors import ArmError, UsageError
 from perfguard.fleet.hosts import read_hosts
@@ -39,7 +40,8 @@ def work_of(
     Raises:
         UsageError: There is no such suite.
     """
-    chosen = suite or loaded.config.suite
+    chosen, catalog = suite or loaded.config.suite, load_catalog(loaded)
+    suite_cases(catalog, chosen)
     return GateWork(
         project=project_name(loaded),
         repository=repository or repository_of(loaded),
@@ -47,10 +49,23 @@ def work_of(
         baseline=commits[0],
         candidate=commits[1],
         suite=chosen,
-        budget_s=budget_s or budget_of(load_catalog(loaded), loaded, chosen),
+        budget_s=budget_s or budget_of(catalog, loaded, chosen),
         arguments=arguments,
         shared_folder=str((shared_folder or loaded.project / ".perfguard" / "fleet").absolute()),
     )
+
+
+def out_of_reach(loaded: LoadedConfig, work: GateWork) -> str | None:
+    """Why hosts may not find the candidate where they clone it from, as far as this clone knows."""
+    if "://" not in work.repository and "@" not in work.repository:
+        return (
+            f"hosts clone {work.repository}, a folder of this machine; add a remote `origin`, or give --repository URL"
+        )
+    if work.repository == repository_of(loaded) and not run_git(
+        loaded.project, "for-each-ref", "--count=1", f"--contains={work.candidate}", "refs/remotes", "refs/tags"
+    ):
+        return f"no branch of a remote has {work.candidate[:12]}, as far as this clone knows; push it"
+    return None
 
 
 def repository_of(loaded: LoadedConfig) -> str:
@@ -69,9 +84,11 @@ def groups_of(
     Raises:
         NothingSelectedError: No case matches.
     """
+    if shards == 1 and not patterns:
+        return ((),)
+    cases = selected_cases(load_catalog(loaded), suite=suite or loaded.config.suite, patterns=patterns)
     if shards == 1:
         return (patterns,)
-    cases = selected_cases(load_catalog(loaded), suite=suite or loaded.config.suite, patterns=patterns)
     dealt = (tuple(case.id for case in cases[start::shards]) for start in range(shards))
     return tuple(group for group in dealt if group)
 

@@ -44,9 +44,9 @@ _EXIT_CODES = {
     ExitCode.USAGE: "The command line or the configuration is wrong. The message says where.",
     ExitCode.INFRASTRUCTURE: "A case failed, the host is unfit, or the baseline is missing or belongs to another "
     "machine.",
-    ExitCode.INCONCLUSIVE: "Too much noise for the effect that was asked for. The result says which effect was "
-    "detectable.",
-    ExitCode.NOTHING_SELECTED: "No case matches what was asked for.",
+    ExitCode.INCONCLUSIVE: "No answer: too much noise for the effect that was asked for, a disturbed host, or arms "
+    "that compute different results. The result says which.",
+    ExitCode.NOTHING_SELECTED: "No case matches what was asked for, or the base of a change has no settings yet.",
     ExitCode.INTERRUPTED: "Interrupted. What was measured is kept, and `perfguard show` judges it.",
 }
 _ADVICE = "advice."

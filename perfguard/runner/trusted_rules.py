@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from perfguard.config import LoadedConfig, load_config
-from perfguard.errors import ArmError, UsageError
+from perfguard.config import LoadedConfig, has_settings, load_config
+from perfguard.errors import ArmError, NoRulesYetError, UsageError
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.runner.arms import git
 
@@ -38,6 +38,7 @@ def policy_of_revision(
         ArmError: There is no repository, or no such revision.
         ConfigError: The revision's configuration is wrong.
         UsageError: What is checked out brings files of `.perfguard`.
+        NoRulesYetError: The revision has no settings; the candidate brings the first.
     """
     repository = git.top_level(start)
     if repository is None:
@@ -49,7 +50,15 @@ def policy_of_revision(
     git.add_worktree(repository, place, commit)
     try:
         below = start.resolve().relative_to(repository.resolve())
-        loaded = load_config(place / below if (place / below).is_dir() else place, environment, options)
+        inside = place / below if (place / below).is_dir() else place
+        if not has_settings(inside) and git.run_git(
+            repository, "ls-tree", "--name-only", candidate, "--", (below / "perfguard.toml").as_posix()
+        ):
+            raise NoRulesYetError(
+                f"{revision[:40]} has no perfguard.toml, and the change brings the first one: nothing is gated yet. "
+                "Once it is merged, gates take their rules from there"
+            )
+        loaded = load_config(inside, environment, options)
         project = repository / loaded.project.relative_to(place.resolve())
         yield TrustedRules(
             loaded=replace(loaded, project=project, policy=loaded.project),

@@ -116,9 +116,13 @@ def _adding(service: Service) -> Any:
 
     def require_token(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
         """Before the body is read."""
-        token = find_token(database, bearer_of(connection.headers.get("authorization", "")))
-        if token is None or token.scope is not TokenScope.INGEST:
-            raise NotAuthorizedException("adding runs needs a token for it: perfguard db token add NAME --for ingest")
+        given = bearer_of(connection.headers.get("authorization", ""))
+        token, add = find_token(database, given), "`perfguard db token add NAME --for ingest` makes one that adds runs"
+        if token is None:
+            known = "this server knows no such token, or it is revoked" if given else "adding runs needs a token"
+            raise NotAuthorizedException(f"{known}; {add}")
+        if token.scope is not TokenScope.INGEST:
+            raise NotAuthorizedException(f"this token is for reading; {add}")
         connection.state.project = token.project
 
     @post(
@@ -131,7 +135,9 @@ def _adding(service: Service) -> Any:
     def post_run(request: Request[Any, Any, Any], data: Annotated[dict[str, Any], Body(title="MeasuredRun")]) -> Added:
         run = storable(from_builtins(data, MeasuredRun, source="the run"))
         if request.state.project not in (None, run.record.project):
-            raise PermissionDeniedException(f"this token is for project {request.state.project}")
+            raise PermissionDeniedException(
+                f"this token is for project {request.state.project}, and the run is of {run.record.project}"
+            )
         with database.writing() as connection:
             row = add_run_in(database, connection, run)
         return Added(run_id=run.record.run_id, is_new=row is not None)

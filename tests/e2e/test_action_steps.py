@@ -62,6 +62,20 @@ def gate(project, tmp_path, *, labels: tuple[str, ...] = (), **inputs: str):
     return job.run(**{"mode": "gate", "budget": "200", **inputs})
 
 
+def test_the_pull_request_that_brings_perfguard_passes_and_says_that_nothing_is_gated_yet(empty_project, tmp_path):
+    empty_project.path.mkdir(exist_ok=True)
+    empty_project.git("init", "-q", "-b", "main")
+    empty_project.write("net.py", "")
+    empty_project.commit("a project")
+    empty_project.write("perfguard.toml", 'suite = "quick"\n')
+    empty_project.commit("perfguard")
+    ran = gate(empty_project, tmp_path)
+    assert not ran.failed, ran.step("gate").log
+    assert ran.outputs["verdict"] == "none"
+    assert "perfguard gates nothing yet" in ran.summary
+    assert any(line.startswith("::notice title=perfguard gates nothing yet") for line in ran.annotations())
+
+
 def test_a_slower_pull_request_fails_and_is_told_in_all_places(project, tmp_path):
     slow_down(project)
     ran = gate(project, tmp_path)

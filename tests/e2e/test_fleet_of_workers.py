@@ -144,6 +144,9 @@ def empty_fleet(server, made_project, tmp_path_factory):  # noqa: F811
     [
         (("submit", "--baseline", "HEAD"), 2, "no fit host is registered"),
         (("submit", "--baseline", "none", "--class", "lab"), 2, "none"),
+        (("submit", "--baseline", "HEAD", "--class", "lab", "--suite", "none"), 2, "no suite is named 'none'"),
+        (("submit", "--baseline", "HEAD", "--class", "lab", "-c", "none"), 5, "no case matches 'none'"),
+        (("submit", "--baseline", "HEAD", "--class", "lab", "--", "--bogus"), 2, "No such option --bogus"),
         (("status", "99"), 5, "no submission 99"),
         (("status", "--wait"), 2, "--wait needs a submission"),
         (("cancel", "99"), 5, "no submission 99"),
@@ -156,6 +159,21 @@ def test_impossible_requests_get_a_sentence(empty_fleet, arguments, code, messag
     done = empty_fleet.run("fleet", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr
+
+
+def test_a_candidate_that_hosts_may_not_find_is_said_before_they_look(empty_fleet, tmp_path):
+    submit = ("fleet", "submit", "--baseline", "HEAD", "--class", "lab")
+    assert "a folder of this machine" in empty_fleet.run(*submit).stderr
+    far = tmp_path / "far.git"
+    empty_fleet.git("clone", "-q", "--bare", ".", str(far))
+    empty_fleet.git("remote", "add", "origin", f"file://{far}")
+    assert "as far as this clone knows; push it" in empty_fleet.run(*submit).stderr
+    empty_fleet.git("push", "-q", "origin", "HEAD:main")
+    empty_fleet.git("fetch", "-q", "origin")
+    done = empty_fleet.run(*submit)
+    assert done.returncode == 0
+    assert not any(words in done.stderr for words in ("push it", "a folder of this machine"))
+    empty_fleet.git("remote", "remove", "origin")
 
 
 def test_a_sqlite_file_is_no_queue(project):

@@ -11,6 +11,7 @@ CODES = {
     "ConfigError": 2,
     "ArmError": 2,
     "NothingSelectedError": 5,
+    "NoRulesYetError": 5,
     "FingerprintError": 3,
     "HostUnfitError": 3,
     "MeasurementError": 3,

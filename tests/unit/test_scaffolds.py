@@ -96,9 +96,9 @@ class TestAnEmptyRepository:
         assert files_in(repository) == ALL - WORKFLOWS
 
     def test_is_told_about_the_placeholder_in_the_workflows(self, repository):
-        assert any("OWNER/perfguard@v" in hint for hint in planned(repository).hints)
-        assert planned(repository, action="me/perfguard@v1").hints == ()
-        assert planned(repository, workflows=False).hints == ()
+        assert planned(repository).needs_action
+        assert not planned(repository, action="me/perfguard@v1").needs_action
+        assert not planned(repository, workflows=False).needs_action
 
     def test_a_second_time_nothing_is_written(self, repository):
         write_scaffold(planned(repository))
@@ -271,7 +271,7 @@ class TestWhatIsPrinted:
         assert done.exit_code == 0
         return done.output
 
-    def test_each_file_with_its_fate_then_three_commands(self, repository, monkeypatch):
+    def test_each_file_with_its_fate_then_the_next_commands(self, repository, monkeypatch):
         monkeypatch.chdir(repository)
         (repository / BENCHMARK).parent.mkdir()
         (repository / BENCHMARK).write_text("mine")
@@ -279,8 +279,12 @@ class TestWhatIsPrinted:
         assert lines[0] == "written  perfguard.toml"
         assert f"kept     {BENCHMARK}" in lines
         commands = [line.strip() for line in lines[lines.index("next:") :] if line.startswith("     ")]
-        assert commands[0::2] == ["perfguard run", "perfguard gate"]
-        assert commands[1].startswith("git add perfguard.toml .github .gitignore && git commit -m")
+        assert [*commands[:2], *commands[3:]] == [
+            "perfguard run",
+            "perfguard init --action OWNER/NAME@REF",
+            "perfguard gate",
+        ]
+        assert commands[2].startswith("git add perfguard.toml .github .gitignore && git commit -m")
 
     def test_a_dry_run_says_what_it_would_do_and_does_nothing(self, repository):
         (repository / "perfguard.toml").write_text("suite = 'pr'\n")

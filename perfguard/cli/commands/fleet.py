@@ -77,7 +77,7 @@ def worker(classes: tuple[str, ...], name: str | None, poll_s: float, folder: Pa
     from functools import partial
 
     from perfguard.errors import HostUnfitError
-    from perfguard.fleet.hosts import register
+    from perfguard.fleet.hosts import read_hosts, register
     from perfguard.fleet.measuring import measure
     from perfguard.fleet.queue import require_ready, work
     from perfguard.fleet.working import clones_of, host_name, take
@@ -91,7 +91,13 @@ def worker(classes: tuple[str, ...], name: str | None, poll_s: float, folder: Pa
         every = tuple(dict.fromkeys([fingerprint.machine_id, *classes]))
         place = (folder or clones_of(os.environ)).absolute()
         place.mkdir(parents=True, exist_ok=True)
+        known = next((other for other in read_hosts(database) if other.name == host), None)
         registered = register(database, host, fingerprint, every)
+        if known is not None and (known.machine_id, set(known.classes)) != (fingerprint.machine_id, set(every)):
+            before = ", ".join(known.classes)
+            click.echo(
+                f"! {host} was registered for {before}; a worker of that name elsewhere is now this one", err=True
+            )
         if registered.fitness is not Fitness.FIT:
             raise HostUnfitError(_why_unfit(registered.name))
         click.echo(f"{host} takes shards of {', '.join(every)}; clones are in {place}", err=True)
@@ -210,6 +216,10 @@ def hosts(fit: str | None, drain: str | None, reason: str, remove: str | None, o
         if remove:
             remove_host(database, remove)
         found = read_hosts(database)
+        if not found and database.is_sqlite:
+            click.echo(
+                f"! {printable(database.name)} is a file of this machine; hosts of a queue share PostgreSQL", err=True
+            )
     print_and_exit(found, lambda: render_hosts(found), output_format, exit_code=int(ExitCode.PASS))
 
 

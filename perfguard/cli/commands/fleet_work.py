@@ -74,22 +74,32 @@ def submit_command(candidate: str, baseline: str, engine: str, **options: Any) -
     OPTIONS go to `perfguard gate` on the hosts, as in -- --setup 'pip install .'.
     """
     from perfguard.fleet.shards import submit
-    from perfguard.fleet.submitting import classes_of, commit_of
+    from perfguard.fleet.submitting import classes_of, commit_of, out_of_reach
     from perfguard.history.states import author_in
     from perfguard.records.fleet import Engine
 
     loaded, opening = opened_fleet()
+    _require_options_of_gate(options["arguments"])
     work = _work(loaded, options, commit_of(loaded, baseline), commit_of(loaded, candidate))
+    if (problem := out_of_reach(loaded, work)) is not None:
+        click.echo(f"! {printable(problem)}", err=True)
     groups = _groups(loaded, options)
     with opening as database:
+        _require_engine(database, engine)
         classes = classes_of(database, options["classes"], Engine(engine))
         shards = [(name, patterns) for name in classes for patterns in groups]
-        _require_engine(database, engine)
         _warn_of_classes(database, classes, engine)
         submission = submit(database, work, shards, engine=Engine(engine), author=author_in(loaded.project))
         tend_engines(database, engine)
     click.echo(f"submission {submission}: {format_count(len(shards), 'shard')} for {', '.join(classes)}")
     click.echo(f"`perfguard fleet status {submission} --wait` waits for its verdict", err=True)
+
+
+def _require_options_of_gate(arguments: Sequence[str]) -> None:
+    """Refuse what `perfguard gate` would refuse on the hosts."""
+    from perfguard.cli.commands.measure import gate_command
+
+    gate_command.make_context("perfguard gate", list(arguments))
 
 
 def _warn_of_classes(database: Database, classes: Sequence[str], engine: str) -> None:
@@ -165,6 +175,7 @@ def schedule_command(
             return
         if cron is None:
             raise UsageError("--cron says when, as in --cron '0 2 * * *'")
+        _require_options_of_gate(options["arguments"])
         due_at = next_time(cron, time.time())
         tip = tip_of(options["repository"] or repository_of(loaded), branch)
         saved = Schedule(

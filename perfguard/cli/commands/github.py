@@ -15,7 +15,7 @@ import click
 from perfguard.cli import options as shared
 from perfguard.cli.declaring import SecondsType
 from perfguard.cli.measuring import build_request, with_slips
-from perfguard.errors import ExitCode, PerfguardError, UsageError
+from perfguard.errors import ExitCode, NoRulesYetError, PerfguardError, UsageError
 from perfguard.gate.rules.longer_budget import longer_budget
 from perfguard.integrations.github import job as github_job
 from perfguard.integrations.github import pull_requests
@@ -223,6 +223,12 @@ def _report(result: RunResult, job: Job, options: dict[str, Any]) -> int:
 
 
 def _report_failure(error: PerfguardError) -> int:
+    if isinstance(error, NoRulesYetError):
+        _append("GITHUB_OUTPUT", github_job.output_lines({"verdict": "none", "exit-code": "0", "output-dir": ""}))
+        said = Annotation(level=Level.NOTICE, title="perfguard gates nothing yet", message=str(error))
+        click.echo(github_job.annotation_line(said))
+        _add_summary(f"### perfguard gates nothing yet\n\n{escape(str(error))}\n")
+        return int(ExitCode.PASS)
     code = int(error.exit_code)
     _append("GITHUB_OUTPUT", github_job.output_lines({"verdict": "error", "exit-code": str(code), "output-dir": ""}))
     click.echo(

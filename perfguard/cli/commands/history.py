@@ -269,7 +269,10 @@ def verify() -> None:
 @db_command.command("backup")
 @click.argument("file", type=click.Path(path_type=Path))
 def backup(file: Path) -> None:
-    """Copy the database into a new SQLite FILE; `perfguard db move --from FILE` puts it back."""
+    """Copy all runs into a new SQLite FILE; `perfguard db move --from FILE` puts them back.
+
+    Tokens and what a fleet waits for stay behind.
+    """
     from perfguard.history.upkeep import back_up
 
     if not file.absolute().parent.is_dir():
@@ -324,11 +327,16 @@ def token_group() -> None:
 @click.option("--project", metavar="NAME", help="For one project alone.")
 def add_token(name: str, scope: str, project: str | None) -> None:
     """Make a token for NAME and print it, once; the database keeps its hash."""
-    from perfguard.history.access import create_token
+    from perfguard.history.access import create_token, find_token
     from perfguard.records.history import TokenScope
 
     with _open() as (_, database):
-        click.echo(create_token(database, name, TokenScope(scope), project=project))
+        text = create_token(database, name, TokenScope(scope), project=project)
+        made = find_token(database, text)
+    click.echo(text)
+    if made is not None:
+        where = printable(database.name)
+        click.echo(f"token {made.id} of {where}; `perfguard db token revoke {made.id}` makes it worthless", err=True)
 
 
 @token_group.command("list")

@@ -65,6 +65,9 @@ class PlannedFile:
     note: str = ""
 
 
+_GITHUB = ".github/"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffold:
     """What is to be written where."""
@@ -72,6 +75,7 @@ class Scaffold:
     directory: Path  # The project's; it need not exist yet
     files: tuple[PlannedFile, ...]
     hints: tuple[str, ...]  # What stands between these files and a first gate
+    needs_action: bool = False  # Whether workflows still have the placeholder of perfguard's action
 
     @property
     def changed(self) -> tuple[PlannedFile, ...]:
@@ -124,8 +128,12 @@ def init_command(*, directory: Path, workflows: bool, action: str | None, force:
 def _print_next(scaffold: Scaffold) -> None:
     here = scaffold.directory.resolve() == Path.cwd()
     tops = dict.fromkeys(file.name.partition("/")[0] for file in scaffold.changed)
-    steps = {
-        "see that the benchmark runs": "perfguard run",
+    steps = {"see that the benchmark runs": "perfguard run"}
+    if scaffold.needs_action:
+        steps["put perfguard's repository and a tag or commit into the workflows"] = (
+            "perfguard init --action OWNER/NAME@REF"
+        )
+    steps |= {
         "commit to your default branch: a gate takes its rules and its baseline from there": (
             f"git add {' '.join(tops)} && git commit -m 'Guard the speed'"
         ),
@@ -155,8 +163,11 @@ def plan_scaffold(
         uses = action if re.fullmatch(r"[0-9a-f]{40}", reference["ref"]) else f"{action} {_UNPINNED}"
         files += [_workflow(directory, name, uses, force=force) for name in _WORKFLOWS]
     files.append(_gitignore(directory))
-    hints = tuple(_hints(repository, files, wanted=workflows, action=action))
-    return Scaffold(directory=directory, files=tuple(files), hints=hints)
+    hints = tuple(_hints(repository, files, wanted=workflows))
+    needs_action = action.startswith("OWNER/") and any(
+        file.fate is not Fate.KEPT and file.name.startswith(_GITHUB) for file in files
+    )
+    return Scaffold(directory=directory, files=tuple(files), hints=hints, needs_action=needs_action)
 
 
 def write_scaffold(scaffold: Scaffold) -> None:
@@ -240,14 +251,12 @@ def _gitignore(directory: Path) -> PlannedFile:
     return PlannedFile(name=name, fate=Fate.EXTENDED, content=added, note=f"by {' and '.join(missing)}")
 
 
-def _hints(repository: Path | None, files: list[PlannedFile], *, wanted: bool, action: str) -> Iterator[str]:
+def _hints(repository: Path | None, files: list[PlannedFile], *, wanted: bool) -> Iterator[str]:
     if repository is None:
         yield "this is no git repository, and a gate compares commits: start with `git init`"
-    workflows = [file for file in files if file.name.startswith(".github/")]
+    workflows = [file for file in files if file.name.startswith(_GITHUB)]
     if wanted and not workflows:
         yield f"no workflows were planned: GitHub reads them in the top folder of a repository only, here {repository}"
-    if any(file.fate is not Fate.KEPT for file in workflows) and action.startswith("OWNER/"):
-        yield f"the workflows name the action {action}: `perfguard init --action OWNER/NAME@REF` puts another one there"
 
 
 def _template(name: str) -> str:

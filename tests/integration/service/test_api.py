@@ -275,8 +275,12 @@ class TestIngest:
 
     def test_without_a_token_for_it_nothing_is_added(self, client, database, token):
         reading = create_token(database, "reader", TokenScope.READ)
+        said = set()
         for headers in ({}, bearer("pg_wrong"), bearer(reading)):
-            assert client.post("/api/runs", json=a_body(), headers=headers).status_code == 401
+            answer = client.post("/api/runs", json=a_body(), headers=headers)
+            assert answer.status_code == 401
+            said.add(answer.json()["detail"].partition(";")[0])
+        assert len(said) == 3
         assert client.post("/api/runs", json=a_body(), auth=("ci", token)).status_code == 401
         assert client.post("/api/runs", json=a_body(project="other"), headers=bearer(token)).status_code == 403
         assert len(read_log(database, PROJECT, last=1000)) == RUNS * len(MACHINES)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from perfguard.errors import ArmError, UsageError
+from perfguard.errors import ArmError, NoRulesYetError, UsageError
 from perfguard.records.facts import Severity
 from perfguard.runner.arms.resolve import parse_arm, source_tree
 from perfguard.runner.trusted_rules import policy_of_revision, require_own_folder
@@ -19,6 +19,21 @@ def test_a_folder_of_perfguards_own_that_the_base_has_too_is_no_change(project):
     require_own_folder(project.path, before, after)
     with pytest.raises(UsageError, match=r"brings '\.perfguard/old\.txt'"):
         require_own_folder(project.path, f"{before}^", after)
+
+
+def test_a_change_that_brings_the_first_settings_has_no_rules_to_go_by(empty_project):
+    project = empty_project
+    project.git("init", "-q", "-b", "main")
+    project.write("net.py", "")
+    base = project.commit("a project")
+    project.write("perfguard.toml", RULES)
+    candidate = project.commit("perfguard")
+    with pytest.raises(NoRulesYetError), policy_of_revision(project.path, base, os.environ, {}, candidate=candidate):
+        pytest.fail("there are rules")
+    with policy_of_revision(project.path, base, os.environ, {}, candidate=base) as rules:
+        assert rules.loaded.config.benchmarks == ()
+    with policy_of_revision(project.path, candidate, os.environ, {}, candidate=candidate) as rules:
+        assert rules.loaded.config.pytest == ("tests/perf_*.py",)
 
 
 @pytest.mark.parametrize(
