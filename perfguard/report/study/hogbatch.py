@@ -159,7 +159,7 @@ def _times(evidence: HogbatchEvidence, shape: str) -> Table:
             )
         )
     within = [f">to {part:.0%} of the range" for part in _RANGES]
-    columns = ("algorithm", ">reached", ">median time", ">over PyTorch's", ">epochs", ">an epoch", *within)
+    columns = ("algorithm", ">reached", ">median time", ">over PyTorch's (95 %)", ">epochs", ">an epoch", *within)
     return Table(columns=columns, rows=tuple(rows), caption="Time of training to the target")
 
 

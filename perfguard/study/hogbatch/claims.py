@@ -184,10 +184,13 @@ def _utilisation(evidence: HogbatchEvidence, shape: str) -> Claim:
         name: _median([statistics.fmean(run.busy.values()) for run in evidence.raced(shape, name) if run.busy])
         for name in ("hogbatch", "adaptive")
     }
-    claim = fact("hogbatch.utilisation", hogbatch_share=busy["hogbatch"], adaptive_share=busy["adaptive"])
-    if busy["hogbatch"] is None or busy["adaptive"] is None:
-        return Claim(shape=shape, outcome=ShapeOutcome.NOT_MEASURED, claim=claim)
-    return Claim(shape=shape, outcome=_decided(busy["adaptive"] <= busy["hogbatch"] + 0.01), claim=claim)
+    by_seed = {run.seed: statistics.fmean(run.busy.values()) for run in evidence.raced(shape, "hogbatch") if run.busy}
+    adaptive = [run for run in evidence.raced(shape, "adaptive") if run.busy and run.seed in by_seed]
+    ratio = ratio_of([(statistics.fmean(run.busy.values()), by_seed[run.seed]) for run in adaptive])
+    values: dict[str, Any] = _values(ratio) if ratio else {}
+    claim = fact("hogbatch.utilisation", hogbatch_share=busy["hogbatch"], adaptive_share=busy["adaptive"], **values)
+    outcome = ShapeOutcome.NOT_MEASURED if ratio is None else _below(ratio, 1.0)
+    return Claim(shape=shape, outcome=outcome, claim=claim)
 
 
 def _simulation(evidence: HogbatchEvidence, shape: str) -> list[Claim]:

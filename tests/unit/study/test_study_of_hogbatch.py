@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 
 import pytest
@@ -194,7 +195,29 @@ def test_claims_follow_from_the_runs(plan):
     # The slow one never gets there in five times the search's seconds.
     assert claims["hogbatch.sooner", "hogbatch", "large"].outcome is not ShapeOutcome.FAILS
     assert claims["hogbatch.balance",].outcome is ShapeOutcome.FAILS  # the same shares in both, here
-    assert claims["hogbatch.utilisation",].outcome is ShapeOutcome.HOLDS
+    assert claims["hogbatch.utilisation",].outcome is ShapeOutcome.NOT_MEASURED  # these workers were busy with nothing
+
+
+@pytest.mark.parametrize(
+    ("parts", "outcome"),
+    [
+        ((0.94, 0.95, 0.96), ShapeOutcome.HOLDS),
+        ((1.04, 1.05, 1.06), ShapeOutcome.FAILS),
+        ((0.97, 1.01, 1.05), ShapeOutcome.OPEN),
+    ],
+)
+def test_whether_adaptive_uses_the_workers_no_better_is_judged_by_an_interval_over_seeds(plan, parts, outcome):
+    evidence = collect(plan)
+    seeds = sorted({run.seed for run in evidence.raced("covtype", "adaptive")})
+    part_of = dict(zip(seeds, itertools.cycle(parts), strict=False))
+    runs = [
+        dataclasses.replace(
+            run, busy={"cpu": 0.9 * (part_of.get(run.seed, 1.0) if run.algorithm == "adaptive" else 1.0)}
+        )
+        for run in evidence.runs
+    ]
+    claims = {each.claim.code: each for each in claims_of(dataclasses.replace(evidence, runs=tuple(runs)))}
+    assert claims["hogbatch.utilisation"].outcome is outcome
 
 
 def _who(claim):
