@@ -97,7 +97,7 @@ def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]
 def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -> None:
     """Measure both arms, print the verdicts and exit with their code; without a baseline, `default_gate` chooses it."""
     from perfguard.gate.choose import compare_or_gate, default_gate, gate_against_anchor
-    from perfguard.runner.arms.resolve import parse_arm
+    from perfguard.runner.arms.resolve import parse_arm, require_revision
 
     if options["anchor"] and options["baseline"] is not None:
         raise UsageError("--anchor chooses the baseline itself; leave --baseline out")
@@ -106,6 +106,8 @@ def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -
     if candidate.stored:
         raise ArmError("--candidate stored: only the baseline can be a stored one")
     with load_policy(options) as policy:
+        for arm in filter(None, (baseline, candidate)):
+            require_revision(arm, policy.loaded.project)
         request = with_slips(build_request(name, policy.loaded, options, notes=policy.notes))
         if name == "gate":
             request = replace(request, notes=(*request.notes, *_only_built_in(request)))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+from perfguard.host.lock import host_lock, lock_path
 
 
 def test_a_wrong_configuration_names_file_and_key(project):
@@ -42,6 +45,13 @@ def test_names_that_no_file_can_have_give_a_sentence(project):
         assert "a name is too long" in done.stderr
     done = project.run("compare", "--baseline", "env:A=\udcff")
     assert (done.returncode, "no text" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+
+
+def test_a_revision_that_git_does_not_know_is_said_while_another_run_holds_the_host(project):
+    with host_lock(Path(project.environment["TMPDIR"]) / lock_path().name):
+        done = project.run("gate", "--baseline", "nowhere")
+        assert (done.returncode, "git knows no revision 'nowhere'" in done.stderr) == (2, True)
+        assert project.run("gate", "--baseline", "HEAD").returncode == 3
 
 
 def test_a_request_that_is_refused_leaves_no_run(project):

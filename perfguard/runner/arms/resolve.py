@@ -121,6 +121,17 @@ class ArmSettings:
     path_padding: Mapping[Arm, int] = field(default_factory=dict)  # Characters that an arm's folder is longer
 
 
+def require_revision(spec: ArmSpec, project: Path) -> None:
+    """Refuse an arm whose revision git does not know, before anything is measured or waited for.
+
+    Raises:
+        ArmError: There is no such revision.
+    """
+    repository = git.top_level(project) if spec.revision is not None else None
+    if repository is not None and spec.revision is not None:
+        git.resolve_commit(repository, spec.revision)
+
+
 def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapping[str, str]) -> ResolvedArm:
     """Make an arm ready to start.
 
