@@ -132,8 +132,8 @@ def history_text(loaded: LoadedConfig, case: str, last: int) -> str:
 
 
 def _result_of(loaded: LoadedConfig, run: str | None) -> RunResult:
-    from perfguard.cli.training import mode_of
     from perfguard.gate.show import find_run, show_run
+    from perfguard.runner.run_folder import mode_of
 
     folder = find_run(loaded, run)
     if (mode := mode_of(folder)) in ("training", "task", "audit"):

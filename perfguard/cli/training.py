@@ -12,18 +12,10 @@ from perfguard.cli.output import print_and_exit, print_parts
 from perfguard.codec import to_json
 from perfguard.hetero.simulated import Balance
 from perfguard.host.identity import machine_line
-from perfguard.records.events import RunStarted
 from perfguard.records.training import Training
 from perfguard.report.terminal.training import render_balances, render_training
-from perfguard.runner.run_folder import read_events
 from perfguard.runner.training import recorded_training
 from perfguard.watch.sources.event_sources import host_of
-
-
-def mode_of(folder: Path) -> str:
-    """What kind of run a folder has, as its first event says; empty where there is none."""
-    first = next(read_events(folder / "events.jsonl"), None)
-    return first.mode if isinstance(first, RunStarted) else ""
 
 
 def show_training(folder: Path, output_format: str) -> NoReturn:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from perfguard.errors import UsageError, did_you_mean
 from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, BatchLimits, BatchPolicy, FixedBatches
@@ -63,9 +63,15 @@ def kinds_of(name: str) -> frozenset[Kind]:
     return ALGORITHMS[name].kinds if name in ALGORITHMS else _ALL
 
 
+def _entry_points(**chosen: str) -> Any:
+    from importlib.metadata import entry_points  # 30 ms, which commands that only show a training need not wait for
+
+    return entry_points(**chosen)
+
+
 def require_algorithm(name: str) -> None:
     """Raise UsageError where no algorithm has this name."""
-    own = [point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS)]
+    own = [point.name for point in _entry_points(group=ENTRY_POINTS)]
     known = [*ALGORITHMS, *own]
     if name not in known:
         hint = did_you_mean(name, known)
@@ -84,7 +90,7 @@ def make_policy(config: TrainingConfig, limits: Mapping[str, BatchLimits]) -> Ba
     require_algorithm(config.algorithm)
     if config.algorithm in ALGORITHMS:
         return ALGORITHMS[config.algorithm].make_policy(config, limits)
-    (point, *_) = importlib.metadata.entry_points(group=ENTRY_POINTS, name=config.algorithm)
+    (point, *_) = _entry_points(group=ENTRY_POINTS, name=config.algorithm)
     try:
         policy: BatchPolicy = point.load()(config, limits)
     except Exception as error:  # whatever foreign code raises

@@ -14,7 +14,7 @@ from pathlib import Path
 from perfguard.codec import to_json
 from perfguard.errors import HostUnfitError, MeasurementError, StoreError
 from perfguard.recordings import decode_event, encode_event
-from perfguard.records.events import BlockFinished, Event, RunFinished
+from perfguard.records.events import BlockFinished, Event, RunFinished, RunStarted
 from perfguard.records.run import CaseFailed
 
 _NEEDED_BYTES = 256 * 1024 * 1024  # Bundles, logs and raw files of a long run stay well below
@@ -121,3 +121,9 @@ def read_events(path: Path) -> Iterator[Event]:
                     yield decode_event(line[:-1], source=f"{path}:{number}")
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def mode_of(folder: Path) -> str:
+    """What kind of run a folder has, as its first event says; empty where there is none."""
+    first = next(read_events(folder / "events.jsonl"), None)
+    return first.mode if isinstance(first, RunStarted) else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import itertools
 import json
 import platform
@@ -257,6 +256,8 @@ def schema_command(*, name: str) -> None:
 @json_option
 def version_command(*, as_json: bool) -> None:
     """Show the versions of perfguard and its dependencies."""
+    import importlib.metadata
+
     versions = {"perfguard": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
         try:

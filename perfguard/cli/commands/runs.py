@@ -51,10 +51,12 @@ def show_command(**options: Any) -> None:
 
 def _show_without_a_gate(folder: Path, output_format: str) -> None:
     """Print a training, a task or an audit, and exit with its code; return for other runs."""
-    from perfguard.cli.training import mode_of, show_training
+    from perfguard.runner.run_folder import mode_of
 
     match mode_of(folder):
         case "training":
+            from perfguard.cli.training import show_training
+
             show_training(folder, output_format)
         case "task":
             from perfguard.cli.tasks import show_task

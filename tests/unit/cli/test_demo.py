@@ -38,7 +38,7 @@ def demonstrated(folder, *arguments):
 def test_a_step_that_lost_its_fusion_is_gated_and_reported(commands, tmp_path):
     found = demonstrated(tmp_path / "new" / "demo", "--budget", "1m")
     assert found.exit_code == 0, found.output
-    assert commands[0] == [("gate", "--budget", "60"), ("report", "-o", "report.html", "--force")]
+    assert commands[0] == [("gate", "--wait", "--budget", "60"), ("report", "-o", "report.html", "--force")]
     diff = subprocess.run(
         ["git", "diff", "--unified=0"], cwd=tmp_path / "new" / "demo", capture_output=True, text=True, check=True
     ).stdout
