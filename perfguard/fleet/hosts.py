@@ -81,6 +81,16 @@ def fitness_of(database: Database, name: str) -> Fitness:
     return Fitness(found) if found else Fitness.DRAINED
 
 
+def note_waiting(database: Database, name: str, why: Fact | None) -> None:
+    """Say of a fit host what it waits for before it measures, None once it does; also that it was seen."""
+    from perfguard.history.tables import fleet_hosts as hosts
+
+    is_fit = (hosts.c.name == name, hosts.c.fitness == Fitness.FIT.value)
+    said = {"seen_at": now_in(database), "reason": stored_json(why) if why else ""}
+    with database.writing() as connection:
+        connection.execute(hosts.update().where(*is_fit).values(**said))
+
+
 def state_fitness(database: Database, name: str, fitness: Fitness, *, reason: Fact | None = None) -> None:
     """Say whether a host gets shards; one that is fit again begins a new series of canaries.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perfguard.errors import DatabaseError
 from perfguard.fleet.canary import measure_canary
-from perfguard.fleet.hosts import fitness_of, heed_canary, state_fitness
+from perfguard.fleet.hosts import fitness_of, heed_canary, note_waiting, state_fitness
 from perfguard.fleet.shards import claim, deliver, give_back
 from perfguard.history.database import Database, data_folder
 from perfguard.host.lock import host_lock
@@ -49,7 +49,7 @@ def take(
     if fitness_of(database, host) is not Fitness.FIT:
         say(fact("fleet.not_fit", host=host))
         return False
-    canary_s = _canary_alone(say) if canary is None else canary()
+    canary_s = _canary_alone(database, host, say) if canary is None else canary()
     if drift := heed_canary(database, host, canary_s):
         say(drift)
         return False
@@ -71,12 +71,20 @@ def take(
     return True
 
 
-def _canary_alone(say: Callable[[Fact], None]) -> float:
-    """Measure the canary once nobody else measures on this host."""
-    with host_lock(
-        command="fleet worker",
-        waiting=lambda owner, waited_s: say(fact("step.waiting", owner=owner, waited_s=waited_s or None)),
-    ):
+def _canary_alone(database: Database, host: str, say: Callable[[Fact], None]) -> float:
+    """Measure the canary once nobody else measures on this host; while it waits, the register says so."""
+    has_waited = False
+
+    def waiting(owner: str, waited_s: float) -> None:
+        nonlocal has_waited
+        has_waited = True
+        found = fact("step.waiting", owner=owner, waited_s=waited_s or None)
+        say(found)
+        note_waiting(database, host, found)
+
+    with host_lock(command="fleet worker", waiting=waiting):
+        if has_waited:
+            note_waiting(database, host, None)
         return measure_canary()
 
 

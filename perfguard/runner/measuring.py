@@ -50,6 +50,7 @@ from perfguard.runner.scaling import require_room
 from perfguard.runner.session import Request, Session
 
 _BOTH = (Arm.BASELINE, Arm.CANDIDATE)
+_PYPERF = "pyperf"  # A tenth of a second in each block otherwise
 _COMPILER = "torch._dynamo"  # Making an optimizer imports it, which takes as long as torch
 _CONTROL = "control"  # Its bundle, beside the arms' folders
 
@@ -127,10 +128,11 @@ def start_arms(
 def _preloads(request: Request, arms: Mapping[Arm, ResolvedArm]) -> tuple[str, ...]:
     """What a fork server imports: the same in both arms, and nothing whose settings the arms' code still changes."""
     if not (request.script or needs_torch(request.cases)):
-        return ()
+        return (_PYPERF,)
     roots = [root for arm in arms.values() for root in arm.code_roots]
     scripts = [str(Path(request.script).parent)] if request.script else []
-    return ("torch",) if sets_compiler_variables([*roots, *scripts]) else ("torch", _COMPILER)
+    torch = ("torch",) if sets_compiler_variables([*roots, *scripts]) else ("torch", _COMPILER)
+    return (_PYPERF, *torch)
 
 
 def _is_vouched_for(session: Session, arms: Mapping[Arm, ResolvedArm]) -> bool:

@@ -72,7 +72,7 @@ class TestAnchor:
         assert said in done.stderr
         assert "Traceback" not in done.stderr
 
-    @pytest.mark.parametrize("value", ["HEAD", "git:", "git:HEAD+env:A=1", "git:nowhere"])
+    @pytest.mark.parametrize("value", ["git:", "HEAD+env:A=1", "dir:.", "nowhere"])
     def test_a_configured_one_that_is_no_revision_is_refused(self, project, value):
         done = project.run("gate", "--anchor", PERFGUARD_ANCHOR=value)
         assert (done.returncode, done.stdout) == (2, "")

@@ -83,7 +83,8 @@ def put_on_the_path(project, place: Path) -> dict[str, str]:
 def test_the_commands_that_it_names_lead_to_a_gate_that_passes(first_project, tmp_path):
     project, printed = first_project
     commands = re.findall(r"^ {5}(\S.*)$", printed, re.MULTILINE)
-    assert len(commands) == 3
+    assert len(commands) == 4
+    commands[1] = commands[1].replace("OWNER/NAME@REF", "me/perfguard@v1")
     environment = put_on_the_path(project, tmp_path / "bin")
     short = {"PERFGUARD_ROUNDS": "2", "PERFGUARD_MAX_BLOCKS": "2", "PERFGUARD_SLICES": "4"}
     said = [
@@ -92,7 +93,7 @@ def test_the_commands_that_it_names_lead_to_a_gate_that_passes(first_project, tm
         )
         for command in commands
     ]
-    assert [done.returncode for done in said] == [0, 0, 0], said
+    assert [done.returncode for done in said] == [0, 0, 0, 0], said
     assert "first_step" in said[0].stdout
     gate = json.loads((project.latest_run() / "result.json").read_text(encoding="utf-8"))["gate"]
     assert gate["identical"]

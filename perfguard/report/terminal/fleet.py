@@ -80,7 +80,7 @@ def _disagreement(shards: Sequence[Shard]) -> list[str]:
 
 
 def render_hosts(hosts: Sequence[Host]) -> list[RenderableType]:
-    """A row for each host; what made one unfit stands below."""
+    """A row for each host; what made one unfit, or what it waits for, stands below."""
     if not hosts:
         return texts("no host is registered; `perfguard fleet worker` registers the one that it runs on")
     table = plain_table("~host", "~machine/2", "~classes/1", "state", "measures", "seen")
@@ -91,13 +91,16 @@ def render_hosts(hosts: Sequence[Host]) -> list[RenderableType]:
             host.machine_id,
             ", ".join(more) or "-",
             host.fitness.value,
-            f"shard {host.shard_id}" if host.shard_id is not None else "-",
+            f"shard {host.shard_id}" if host.shard_id is not None else "waits" if _waits(host) else "-",
             format_ago(host.seen_at),
         )
-    reasons = [
-        f"{host.name}: {describe(host.reason)}" for host in hosts if host.fitness is not Fitness.FIT and host.reason
-    ]
+    reasons = [f"{host.name}: {describe(host.reason)}" for host in hosts if host.reason]
     return [table, *texts(*reasons)]
+
+
+def _waits(host: Host) -> bool:
+    """Whether a fit host waits for another run on it."""
+    return host.fitness is Fitness.FIT and host.reason is not None
 
 
 def render_schedules(found: Sequence[Schedule]) -> list[RenderableType]:

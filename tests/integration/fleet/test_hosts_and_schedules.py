@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+import tempfile
 import time
 from dataclasses import replace
 
 import pytest
 
+from perfguard.cli.output import plain_text
 from perfguard.errors import ArmError, NothingSelectedError, UsageError
-from perfguard.fleet.hosts import fitness_of, heed_canary, read_hosts, register, remove_host, state_fitness
+from perfguard.fleet import working
+from perfguard.fleet.hosts import (
+    fitness_of,
+    heed_canary,
+    note_waiting,
+    read_hosts,
+    register,
+    remove_host,
+    state_fitness,
+)
 from perfguard.fleet.overview import read_status
 from perfguard.fleet.schedules import next_time, read_schedules, remove_schedule, save_schedule, submit_due, tip_of
 from perfguard.fleet.shards import claim
 from perfguard.fleet.working import take
+from perfguard.host.lock import host_lock
 from perfguard.host.probe import probe
 from perfguard.records.facts import fact
 from perfguard.records.fleet import Engine, Fitness, Schedule, ShardState
+from perfguard.report.terminal.fleet import render_hosts
 from tests.fleet_hosts import WORK, a_delivery, submitted
 
 
@@ -89,6 +103,28 @@ class TestHosts:
         (found,) = read_status(database, submission_id=shard.submission_id).shards
         assert (found.state, found.attempt) == (ShardState.WAITING, 0)
         assert [(each.fitness, each.reason) for each in read_hosts(database)] == [(Fitness.UNFIT, full)]
+
+    def test_a_host_that_another_run_holds_is_shown_to_wait_until_it_measures(
+        self, database, host, tmp_path, monkeypatch
+    ):
+        (shard,) = read_status(database, submission_id=submitted(database, 1)).shards
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        monkeypatch.setattr("perfguard.host.lock._LOOK_S", 0.01)
+        monkeypatch.setattr(working, "measure_canary", lambda: 0.01)
+        holding, seen = contextlib.ExitStack(), []
+        holding.enter_context(host_lock(command="gate"))
+
+        def noted(*said):
+            note_waiting(*said)
+            seen.extend(read_hosts(database))
+            holding.close()
+
+        monkeypatch.setattr(working, "note_waiting", noted)
+        measure = lambda attempt: a_delivery(attempt, "host-1")  # noqa: E731
+        assert take(database, shard.id, host="host-1", measure=measure, say=lambda _: None)
+        assert [each.reason and each.reason.code for each in seen] == ["step.waiting", None]
+        assert "waits" in plain_text(render_hosts(seen[:1]))
+        assert "waits" not in plain_text(render_hosts(seen[1:]))
 
     def test_a_host_that_is_gone_can_be_forgotten(self, database, host):
         heed_canary(database, host.name, 0.01)
