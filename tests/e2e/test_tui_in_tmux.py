@@ -77,6 +77,7 @@ def terminal(tmp_path, project):
         **{name: value for name, value in project.environment.items() if name not in ("NO_COLOR", "TMUX")},
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
+        "PYTHONFAULTHANDLER": "1",  # a crash shows where each thread was
     }
     # A socket's path may have about a hundred characters, which a test's own folder can exceed.
     socket = Path("/tmp") / f"perfguard-test-{os.getpid()}.tmux"
