@@ -53,7 +53,8 @@ class Terminal:
             if re.search(r"exited with \d", shown):
                 break
             time.sleep(0.25)
-        pytest.fail(f"{words} did not come up:\n{self.text()}")
+        above = self._tmux("capture-pane", "-p", "-S", "-200").stdout  # a crash is longer than the screen
+        pytest.fail(f"{words} did not come up:\n{above}")
 
     def close(self) -> None:
         """End the server, and wait until its processes have gone."""
