@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import threading
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -17,6 +18,9 @@ import msgspec
 from perfguard.errors import StoreError
 
 T = TypeVar("T")
+
+_learning = threading.Lock()
+_learned: set[Any] = set()
 
 
 def to_builtins(value: Any) -> Any:
@@ -39,12 +43,25 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
     return json.dumps(to_builtins(value), sort_keys=True, indent=indent, ensure_ascii=False)
 
 
+def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """A decoder of JSON that gives values of a type.
+
+    msgspec 0.22 looks at a dataclass when it first meets it, and crashes the process where two threads do that at once.
+    """
+    with _learning:
+        made = msgspec.json.Decoder(kind)
+        _learned.add(kind)
+    return made
+
+
 def from_builtins(data: Any, kind: type[T], *, source: str) -> T:
     """Decode plain data into a model type.
 
     Raises:
         StoreError: It does not fit; the message names the source and the first misfit.
     """
+    if kind not in _learned:
+        json_decoder(kind)
     try:
         return msgspec.convert(data, kind, strict=True)
     except (msgspec.ValidationError, UnicodeError) as error:  # JSON takes half a surrogate pair for text

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 import msgspec
 
-from perfguard.codec import from_builtins, to_builtins
+from perfguard.codec import from_builtins, json_decoder, to_builtins
 from perfguard.errors import StoreError
 from perfguard.records import events as ev
 from perfguard.records.calibration import CaseSample
@@ -176,7 +176,7 @@ def _decoded_numbers(line: bytes) -> Event | None:
 @functools.cache
 def event_decoder(kind: type[Event]) -> msgspec.json.Decoder[Event]:
     """Reads lines of today's schema that hold an event of this type; passes over fields of other names."""
-    return msgspec.json.Decoder(kind)
+    return json_decoder(kind)
 
 
 def require_numbers(event: Event, source: str) -> None:

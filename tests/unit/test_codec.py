@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -149,3 +151,33 @@ class TestRecordingsOlderThanCodes:
         old = {"cpus": [1], "threads": 1, "housekeeping": [0], "numa_node": None, "bind_memory_node": None}
         found = read_selection(lambda _: json.dumps({"cpus": {**old, "reason": "one thread a core"}}).encode())
         assert found.reason == recorded_text("one thread a core")
+
+
+THREADS_THAT_MEET_A_TYPE_AT_ONCE = """
+import dataclasses, sys, threading
+from perfguard.codec import from_builtins
+
+sys.setswitchinterval(1e-6)
+inner = {f"a{number}": number for number in range(20)}
+data = {f"b{number}": inner for number in range(10)}
+for number in range(100):
+    within = dataclasses.make_dataclass("Within", [(name, "int") for name in inner])
+    kind, ready = dataclasses.make_dataclass("Around", [(name, within) for name in data]), threading.Barrier(4)
+    read = []
+
+    def meet():
+        ready.wait()
+        read.append(from_builtins(data, kind, source="a thread").b0.a3)
+
+    threads = [threading.Thread(target=meet) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert read == [3, 3, 3, 3]
+"""
+
+
+def test_threads_that_meet_a_type_at_the_same_time_all_read_it():
+    done = subprocess.run([sys.executable, "-c", THREADS_THAT_MEET_A_TYPE_AT_ONCE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
