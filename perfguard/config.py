@@ -146,9 +146,6 @@ _OLD_KEYS = {"slices": "samples", "slice_s": "sample_s"}
 """Keys by their older names, which files and variables may still use."""
 
 
-_FILE = "perfguard.toml"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedConfig:
     """A configuration and where each of its values came from."""
@@ -200,13 +197,13 @@ def suite_specs(config: Config) -> tuple[SuiteSpec, ...]:
 def has_settings(start: Path) -> bool:
     """Whether a project's file is in a folder, or above it in its repository."""
     project, layer = _project_layer(start.resolve())
-    return bool(layer) or (project / _FILE).is_file()
+    return bool(layer) or (project / "perfguard.toml").is_file()
 
 
 def _project_layer(start: Path) -> tuple[Path, dict[str, tuple[Any, str]]]:
     """The project's directory and the settings of its file."""
     for directory in (start, *start.parents):
-        own = directory / _FILE
+        own = directory / "perfguard.toml"
         if os.path.lexists(own) and not own.is_file():
             raise ConfigError(f"{own} is not a file that can be read; remove it, or put the settings there")
         if own.is_file():

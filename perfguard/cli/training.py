@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -10,7 +10,7 @@ import click
 
 from perfguard.cli.output import print_and_exit, print_parts
 from perfguard.codec import to_json
-from perfguard.hetero.simulated import Balance
+from perfguard.hetero.simulated import Balance, Basis
 from perfguard.host.identity import machine_line
 from perfguard.records.training import Training
 from perfguard.report.terminal.training import render_balances, render_training
@@ -31,12 +31,12 @@ def show_training(folder: Path, output_format: str) -> NoReturn:
     print_training(found, output_format)
 
 
-def print_balances(found: Mapping[str, Balance], head: Sequence[str], output_format: str) -> None:
+def print_balances(found: Mapping[str, Balance], basis: Basis, output_format: str) -> None:
     """Print balances by name, such as `simulated` and `live`."""
     if output_format == "json":
         click.echo(to_json(found, indent=1))
     else:
-        print_parts(lambda _: render_balances(found, head))
+        print_parts(lambda _: render_balances(found, basis))
 
 
 def print_training(found: Training, output_format: str) -> NoReturn:

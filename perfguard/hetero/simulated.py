@@ -31,6 +31,18 @@ class Balance:
     epoch_s: float  # Seconds of training an epoch, on average
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What a simulation rests on; its speeds are those of a run or of a computer."""
+
+    algorithm: str
+    epochs: int
+    examples: int
+    source: str  # Of the examples, as in `DataConfig`
+    run_id: str | None = None
+    computer: str | None = None  # What it is
+
+
 def simulated(
     config: TrainingConfig,
     workers: Sequence[WorkerPlace],

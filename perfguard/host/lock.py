@@ -28,7 +28,7 @@ def lock_path() -> Path:
 def host_lock(
     path: Path | None = None, *, command: str = "run", waiting: Callable[[str, float], None] | None = None
 ) -> Iterator[None]:
-    """Hold the host for the duration of a run; `command` is what others are told of it.
+    """Hold the host for the duration of a run; `command` names the run in messages of those that it keeps waiting.
 
     The kernel frees the lock when its owner dies, however it dies, so a file left behind is never taken for a run.
     With `waiting` it waits while another run holds the lock; `waiting` is called with each new owner and then once a

@@ -14,11 +14,10 @@ from perfguard.cli import options as shared
 from perfguard.cli.declaring import SecondsType
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.errors import StoreError, UsageError, did_you_mean
-from perfguard.units import format_count
 
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
-    from perfguard.hetero.simulated import Balance
+    from perfguard.hetero.simulated import Balance, Basis
     from perfguard.hetero.simulator import Speed
     from perfguard.records.training import TrainingConfig, WorkerPlace
     from perfguard.runner.training import Resumed
@@ -252,7 +251,7 @@ def simulate(**options: Any) -> None:
     has_gpu = bool(options["computer"])
     balance = simulated(setup.config, setup.workers, setup.examples, setup.speeds, has_gpu=has_gpu)
     balances = {"simulated": balance, **({"live": setup.live} if setup.live else {})}
-    print_balances(balances, setup.head, options["output_format"])
+    print_balances(balances, setup.basis, options["output_format"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,15 +262,23 @@ class _Setup:
     workers: tuple[WorkerPlace, ...]
     examples: int
     speeds: Mapping[str, Speed]  # By group
-    origin: str  # Where the speeds come from
+    run_id: str | None = None  # The run that measured them
+    computer: str | None = None  # Else the computer whose data sheets they are estimated from
     live: Balance | None = None  # What the run came to whose speeds these are
 
     @property
-    def head(self) -> tuple[str, ...]:
-        """What the numbers are of."""
-        config = self.config
-        size = f"{format_count(config.epochs, 'epoch')} of {self.examples:,} examples of {config.data.source}"
-        return f"simulated  {config.algorithm}, {size}; nothing is trained", f"speeds     {self.origin}"
+    def basis(self) -> Basis:
+        """What the numbers rest on."""
+        from perfguard.hetero.simulated import Basis
+
+        return Basis(
+            algorithm=self.config.algorithm,
+            epochs=self.config.epochs,
+            examples=self.examples,
+            source=self.config.data.source,
+            run_id=self.run_id,
+            computer=self.computer,
+        )
 
 
 def _of_computer(options: dict[str, Any]) -> _Setup:
@@ -292,8 +299,7 @@ def _of_computer(options: dict[str, Any]) -> _Setup:
     shape, computer = SHAPES[config.data.source], COMPUTERS[name]
     config = paper_batches(config)
     speeds = computer.speeds(parameters_of(config.model, shape.features, shape.classes))
-    origin = f"estimated from data sheets: {computer.doc}"
-    return _changed(config, speeds, shape.examples, computer.threads, options, origin=origin)
+    return replace(_changed(config, speeds, shape.examples, computer.threads, options), computer=computer.doc)
 
 
 def _of_run(options: dict[str, Any]) -> _Setup:
@@ -317,7 +323,7 @@ def _of_run(options: dict[str, Any]) -> _Setup:
     speeds = {group: Speed.of(pace) for group, pace in outcome.paces.items()}
     count = sum(place.group in _hogwild(planned.config) for place in planned.workers)
     config = replace(planned.config, epochs=max(1, training.epochs[-1].epoch if training.epochs else 1))
-    setup = _changed(config, speeds, training.trained.examples, count, options, origin=f"measured by run {folder.name}")
+    setup = replace(_changed(config, speeds, training.trained.examples, count, options), run_id=folder.name)
     if any(options[name] is not None for name in ("algorithm", "speed", "workers", "epochs")):
         return setup
     found = live(training.epochs, outcome, planned.workers)
@@ -325,13 +331,7 @@ def _of_run(options: dict[str, Any]) -> _Setup:
 
 
 def _changed(
-    config: TrainingConfig,
-    speeds: Mapping[str, Speed],
-    examples: int,
-    hogwild: int,
-    options: dict[str, Any],
-    *,
-    origin: str,
+    config: TrainingConfig, speeds: Mapping[str, Speed], examples: int, hogwild: int, options: dict[str, Any]
 ) -> _Setup:
     """The settings that the options ask for."""
     from perfguard.hetero.algorithms import require_algorithm
@@ -353,7 +353,7 @@ def _changed(
     missing = sorted({place.group for place in workers} - set(speeds))
     if missing:
         raise UsageError(f"the run measured no speed of {', '.join(missing)}; give --speed, or another run")
-    return _Setup(config=config, workers=workers, examples=examples, speeds=speeds, origin=origin)
+    return _Setup(config=config, workers=workers, examples=examples, speeds=speeds)
 
 
 def _hogwild(config: TrainingConfig) -> list[str]:

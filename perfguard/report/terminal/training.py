@@ -16,7 +16,7 @@ from perfguard.units import format_count, format_duration, format_seconds, forma
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from perfguard.hetero.simulated import Balance
+    from perfguard.hetero.simulated import Balance, Basis
 
 _MOST_EPOCHS = 12  # Rows of the table of epochs; the others are in training.json
 _KINDS = {
@@ -43,8 +43,8 @@ def render_training(found: Training) -> list[RenderableType]:
     return parts
 
 
-def render_balances(found: Mapping[str, Balance], head: Sequence[str]) -> list[RenderableType]:
-    """Balances of one run by name, a row for each group, below lines that say what they are of."""
+def render_balances(found: Mapping[str, Balance], basis: Basis) -> list[RenderableType]:
+    """Balances of one run by name, a row for each group, below what they rest on."""
     rows = [
         (
             name,
@@ -58,7 +58,13 @@ def render_balances(found: Mapping[str, Balance], head: Sequence[str]) -> list[R
         for group, share in balance.shares.items()
     ]
     table = plain_table("~run", "~group", ">updates", ">busy", ">last batch", ">epoch", rows=rows)
-    return [*texts(*map(printable, head), style="dim"), table]
+    return [*texts(*map(printable, _basis_lines(basis)), style="dim"), table]
+
+
+def _basis_lines(basis: Basis) -> tuple[str, str]:
+    size = f"{format_count(basis.epochs, 'epoch')} of {basis.examples:,} examples of {basis.source}"
+    speeds = f"measured by run {basis.run_id}" if basis.run_id else f"estimated from data sheets: {basis.computer}"
+    return f"simulated  {basis.algorithm}, {size}; nothing is trained", f"speeds     {speeds}"
 
 
 def started_line(on: TrainedOn) -> str:
