@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from textual.containers import Container, Horizontal
+from textual.containers import Container
 from textual.widget import Widget
 
 from perfguard.tui.drawing.plots import EffectAxis, plot_ecdf, plot_pairs
-from perfguard.tui.drawing.spans import EMPTY, UNICODE, Glyphs, Line, Role, Span, line, shortened
+from perfguard.tui.drawing.spans import UNICODE, Glyphs, Line, Role, Span, line
 from perfguard.tui.drawing.tasks import task_lines
 from perfguard.tui.drawing.training import training_lines
 from perfguard.tui.drawing.verdicts import is_worth_a_look
@@ -17,11 +17,10 @@ from perfguard.tui.screens.base import ViewScreen
 from perfguard.tui.tables.cases import axis_for, case_lines, forest_table, live_table
 from perfguard.tui.tables.columns import TableSpec
 from perfguard.tui.widgets.row_table import RowTable
-from perfguard.tui.widgets.texts import Lines, Pane
+from perfguard.tui.widgets.texts import Pane
 from perfguard.watch.view.run_view import CaseView
 
 _MUCH_SMALLER = 0.25
-_PLOT_HEIGHT = 8  # Lines that must be left below a case for a plot of its blocks
 
 
 class _CaseScreen(ViewScreen):
@@ -58,16 +57,40 @@ class LiveScreen(_CaseScreen):
 
     def __init__(self) -> None:
         super().__init__(live_table, Pane(id="detail", classes="pane"))
+        self.plot = Pane(id="blocks", classes="pane")
+        self.table.entitle("cases")
 
     def compose_body(self) -> Iterable[Widget]:
-        """Cases, and the selected one beside or below."""
-        yield Container(self.table, self.detail, classes="body beside")
+        """Cases; beside or below them the selected one, in words and as a plot."""
+        yield Container(self.table, Container(self.detail, self.plot, classes="selected holder"), classes="body beside")
 
     def update_body(self, *, resort: bool) -> None:
         """Show the cases; a run that trains, or one of a task, has none, and all the room for itself."""
         view = self.session.view
         self.table.display = view.training is None and view.task is None
+        self.plot.set_class(not self.table.display, "-behind")
         super().update_body(resort=resort)
+
+    def update_details(self) -> None:
+        """The selected case in words, and its blocks, or the samples of the only arm."""
+        view = self.session.view
+        self.detail.entitle("training" if view.training else "task" if view.task else "selected case")
+        super().update_details()
+        self.plot.entitle("difference of each block" if self._is_paired() else "distribution of the samples")
+        self.plot.show(self._plot)
+
+    def _is_paired(self) -> bool:
+        case = self.session.case
+        return case is not None and bool(self.session.series(case).block_log_ratios)
+
+    def _plot(self, width: int, height: int) -> list[Line]:
+        case = self.session.case
+        if case is None:
+            return []
+        series = self.session.series(case)
+        if self._is_paired():
+            return plot_pairs(series, case.log_ratio, width, height, self.glyphs)
+        return plot_ecdf(series, width, height, self.glyphs)
 
     def draw_detail(self, width: int, height: int) -> list[Line]:
         """Everything about the selected case, or about a run that has none."""
@@ -79,12 +102,7 @@ class LiveScreen(_CaseScreen):
         case = self.session.case
         if case is None:
             return [line(Span("no case is selected", Role.MUTED))]
-        series = self.session.series(case)
-        lines = case_lines(case, series, width, self.glyphs)
-        room = height - len(lines) - 1
-        if room >= _PLOT_HEIGHT and series.block_log_ratios:
-            lines += [EMPTY, *plot_pairs(series, case.log_ratio, width, min(room, 2 * _PLOT_HEIGHT), self.glyphs)]
-        return lines
+        return case_lines(case, self.session.series(case), width, self.glyphs)
 
 
 class CompareScreen(_CaseScreen):
@@ -95,19 +113,19 @@ class CompareScreen(_CaseScreen):
 
     def __init__(self) -> None:
         super().__init__(forest_table, Pane(id="pairs", classes="pane plot"))
-        self.title_line = Lines(id="plots-title")
         self.ecdf = Pane(id="ecdf", classes="pane plot")
+        self.table.entitle("effects")
+        self.ecdf.entitle("distribution of the samples")
 
     def compose_body(self) -> Iterable[Widget]:
         """The forest above both plots."""
-        plots = Horizontal(self.detail, self.ecdf, classes="plots holder")
-        yield Container(self.table, self.title_line, plots, classes="body stacked")
+        plots = Container(self.detail, self.ecdf, classes="plots holder")
+        yield Container(self.table, plots, classes="body stacked")
 
     def update_details(self) -> None:
         """Both plots of the selected case."""
         case = self.session.case
-        name = case.title if case is not None else "no case is selected"
-        self.title_line.show(lambda width, _: [line(Span(shortened(f" {name}", width), Role.STRONG))])
+        self.detail.entitle(f"{case.title}: difference of each block" if case is not None else "no case is selected")
         super().update_details()
         self.ecdf.show(self._ecdf)
 

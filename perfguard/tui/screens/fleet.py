@@ -71,6 +71,8 @@ class FleetScreen(ViewScreen):
         super().__init__(
             RowTable(fleet_table(), id="hosts", classes="pane"), Pane(id="submissions", classes="pane plot")
         )
+        self.table.entitle("hosts")
+        self.detail.entitle("submissions")
         self._now = FleetNow()
         self._state = "reading the fleet"
         self._read_at = -_READ_AGAIN_S
@@ -112,7 +114,6 @@ class FleetScreen(ViewScreen):
         lines: list[Line] = []
         if row is not None and row.reason is not None:
             lines += wrapped(f"{row.name}: {describe(row.reason)}", width, Role.OPEN)
-        lines.append(line(Span("submissions", Role.STRONG)))
         for each in self._now.status.submissions:
             shards = self._now.status.shards_of(each.id)
             text = f"{each.id:>5}  {each.work.candidate[:12]}  {each.work.suite}  {counted_outcomes(shards)}"

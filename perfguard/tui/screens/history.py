@@ -76,6 +76,7 @@ class HistoryScreen(ViewScreen):
     def __init__(self) -> None:
         table = RowTable(history_table(UNICODE), id="histories", classes="pane")
         super().__init__(table, Pane(id="series", classes="pane plot"))
+        self.table.entitle("cases in the recorded runs")
         self._rows: tuple[CaseHistory, ...] = ()
         self._problems: tuple[str, ...] = ()
         self._state = "reading the recorded runs"
@@ -112,6 +113,12 @@ class HistoryScreen(ViewScreen):
         self.follow_selection()
         self.table.show(self._rows, spec=history_table(self.glyphs), resort=resort)
         self.update_details()
+
+    def update_details(self) -> None:
+        """The series of the selected case."""
+        row = self.table.cursor_row
+        self.detail.entitle(row.title if row is not None else "no case is selected")
+        super().update_details()
 
     def draw_detail(self, width: int, height: int) -> list[Line]:
         """The series of the selected case."""

@@ -72,6 +72,9 @@ class HostScreen(ViewScreen):
         table = RowTable(_checks_table(self._answer.state), id="checks", classes="pane")
         super().__init__(table, Pane(id="detail", classes="pane"))
         self.facts = Pane(id="facts", classes="pane")
+        self.facts.entitle("machine")
+        self.table.entitle("checks")
+        self.detail.entitle("selected check")
 
     def is_flagged(self, row: Any) -> bool:
         """What is not as it should be."""

@@ -58,6 +58,8 @@ class LogScreen(ViewScreen):
     def __init__(self) -> None:
         table = RowTable(_log_table(None, {}), id="lines", classes="pane")
         super().__init__(table, Pane(id="detail", classes="pane"))
+        self.table.entitle("what happened")
+        self.detail.entitle("selected line")
         self._started_at: float | None = None
         self._names: dict[str, str] = {}
 

@@ -33,7 +33,7 @@ from perfguard.tui.widgets.texts import Lines, Pane, bindings_in
 from perfguard.units import format_number
 from perfguard.watch.view.run_view import CaseView
 
-_PICTURES = ("op", "waterfall", "flame")
+_OP, _PICTURES = "selected op", ("waterfall", "flame graph")
 _ORDERS = tuple(Order)
 
 
@@ -45,11 +45,13 @@ class OpsScreen(ViewScreen):
 
     def __init__(self) -> None:
         table = RowTable(ops_table(UNICODE, 0.0), id="ops", classes="pane")
-        super().__init__(table, Pane(id="picture", classes="pane plot"))
+        super().__init__(table, Pane(id="op", classes="pane"))
+        self.picture = Pane(id="picture", classes="pane")
         self.title_line = Lines(id="ops-title")
         self.how = OpsView()
         self._is_tree = True
-        self._picture = _PICTURES[0]
+        self._front = _OP  # Of the op and the pictures
+        self.detail.entitle(_OP)
         self._shown: tuple[str | None, Attribution | None, tuple[OpCountChange, ...] | None] | None = None
         self._deltas: tuple[OpDelta, ...] = ()
         self._tree: tuple[OpNode, ...] = ()
@@ -85,7 +87,8 @@ class OpsScreen(ViewScreen):
     def compose_body(self) -> Iterable[Widget]:
         """What it comes to in a sentence, the rows, a picture or the row under the cursor in full."""
         yield self.title_line
-        yield Container(self.table, self.detail, classes="body stacked")
+        below = Container(self.detail, self.picture, classes="plots holder")
+        yield Container(self.table, below, classes="body stacked")
 
     def update_body(self, *, resort: bool) -> None:
         """Show the selected case's ops; another case, or new facts about it, are read in a thread."""
@@ -121,6 +124,7 @@ class OpsScreen(ViewScreen):
         rows, self._total = rows_of(nodes, self.how, step_delta_s)
         largest_s = max((abs(delta.delta_s) for delta in self._deltas), default=0.0)
         self.table.show(rows, spec=ops_table(self.glyphs, largest_s))
+        self.table.entitle(f"ops of {case.title}, {self._how_it_is_shown()}" if case is not None else "ops")
         self.title_line.show(self._title)
         self.update_details()
 
@@ -128,10 +132,15 @@ class OpsScreen(ViewScreen):
         case, attribution = self.session.case, self._attribution
         if case is None:
             return [line(Span("no case is selected", Role.MUTED))]
-        head = line(Span(case.title, Role.STRONG), Span(f"  {self._how_it_is_shown()}", Role.MUTED))
+        lines = [] if self.has_class("-tall") else [self._head_line(case)]  # else the table's title says it
         if attribution is None:
-            return [head, *wrapped(_why_empty(self._case_with_ops()), width, Role.MUTED)][: max(1, height)]
-        return [head, *balance_lines(attribution, width)][: max(1, height)]
+            lines += wrapped(_why_empty(self._case_with_ops()), width, Role.MUTED)
+        else:
+            lines += balance_lines(attribution, width)
+        return lines[: max(1, height)]
+
+    def _head_line(self, case: CaseView) -> Line:
+        return line(Span(case.title, Role.STRONG), Span(f"  {self._how_it_is_shown()}", Role.MUTED))
 
     def _how_it_is_shown(self) -> str:
         how = self.how
@@ -141,14 +150,32 @@ class OpsScreen(ViewScreen):
         limit = f", the first {PAGE} of {format_number(self._total)} rows (A: all)" if is_cut else ""
         return f"{kind} {order}{limit}"
 
+    @property
+    def _picture(self) -> str:
+        """The picture that is drawn, also where it is hidden."""
+        return _PICTURES[0] if self._front == _OP else self._front
+
+    def update_details(self) -> None:
+        """The op under the cursor and a picture; where there is no room for both, the one in front."""
+        self.detail.set_class(self._front != _OP, "-behind")
+        self.picture.set_class(self._front == _OP, "-behind")
+        self.picture.entitle(self._picture)
+        super().update_details()
+        self.picture.show(self._draw_picture)
+
     def draw_detail(self, width: int, height: int) -> list[Line]:
-        """A picture, or the row under the cursor in full."""
-        attribution, row = self._attribution, self.table.cursor_row
-        if self._picture == "waterfall" and attribution is not None:
+        """The row under the cursor in full."""
+        del height
+        row = self.table.cursor_row
+        return op_lines(row, self._attribution, width) if row is not None else []
+
+    def _draw_picture(self, width: int, height: int) -> list[Line]:
+        attribution, case = self._attribution, self.session.case
+        if self._picture == _PICTURES[0] and attribution is not None:
             return plot_waterfall(attribution, width, height, self.glyphs)
-        if self._picture == "flame" and self._tree and self.session.case is not None:
-            return plot_flame(frames_of(self._tree, self.session.case.case_id), width, height, self.glyphs)
-        return op_lines(row, attribution, width) if row is not None else []
+        if self._picture == _PICTURES[1] and self._tree and case is not None:
+            return plot_flame(frames_of(self._tree, case.case_id), width, height, self.glyphs)
+        return []
 
     def on_row_table_opened(self, event: RowTable.Opened) -> None:
         """Open or close a node."""
@@ -210,8 +237,9 @@ class OpsScreen(ViewScreen):
 
     def action_toggle_flame(self) -> None:
         """The next picture."""
-        at = _PICTURES.index(self._picture)
-        self._picture = _PICTURES[(at + 1) % len(_PICTURES)]
+        has_room = self.has_class("-tall") and not self.has_class("-narrow")
+        turns, now = (_PICTURES, self._picture) if has_room else ((_OP, *_PICTURES), self._front)
+        self._front = turns[(turns.index(now) + 1) % len(turns)]
         self.update_details()
 
     def action_show_all(self) -> None:

@@ -71,6 +71,8 @@ class TuneScreen(ViewScreen):
             RowTable(trials_table("reading the trials"), id="trials", classes="pane"),
             Pane(id="trial", classes="pane plot"),
         )
+        self.table.entitle("trials")
+        self.detail.entitle("what is tuned, and the selected trial")
         self._now: TuningNow | None = None
         self._state = "reading the trials"
         self._read_at = -_READ_AGAIN_S

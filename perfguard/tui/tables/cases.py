@@ -128,13 +128,13 @@ def case_lines(case: CaseView, series: CaseSeries, width: int, glyphs: Glyphs) -
     advisory = Span("" if case.is_gating else " (advisory)", Role.MUTED)
     lines = wrapped(case.case_id, width, Role.STRONG, indent=2)
     lines.append(line(mark_of(case).span, advisory))
-    lines += [*_numbers(case), *_samples(series, width, glyphs), *_blame(case, width)]
+    lines += [*_numbers(case, width), *_samples(series, width, glyphs), *_blame(case, width)]
     for reason in case.reasons:
         lines += wrapped(describe(reason), width, Role.MUTED)
     return lines
 
 
-def _numbers(case: CaseView) -> list[Line]:
+def _numbers(case: CaseView, width: int) -> list[Line]:
     """All numbers of a case: what columns that were left out would have said."""
     if case.candidate_s is None and case.baseline_s is None:
         return [line(Span("not measured", Role.MUTED))]
@@ -146,8 +146,8 @@ def _numbers(case: CaseView) -> list[Line]:
     blocks = format_count(case.blocks, "block") + (f" and {case.voided} voided" if case.voided else "")
     samples = format_count(case.samples, "sample")
     return [
-        line(f"{arms}, {effect}"),
-        line(Span(f"{blocks}, {samples} per arm, noise {format_ratio(case.noise_ratio)}", Role.MUTED)),
+        *wrapped(f"{arms}, {effect}", width, indent=2),
+        *wrapped(f"{blocks}, {samples} per arm, noise {format_ratio(case.noise_ratio)}", width, Role.MUTED, indent=2),
     ]
 
 
@@ -166,7 +166,7 @@ def _samples(series: CaseSeries, width: int, glyphs: Glyphs) -> list[Line]:
         if values:
             cells = sparkline(values, min(room, len(values)), glyphs, low=low, high=high)
             lines.append(line(Span(f"{name:<{_NAME_WIDTH}}", role), Span(cells, role)))
-    scale = f"samples, newest at the right, {format_seconds(low)} to {format_seconds(high)}"
+    scale = f"samples from {format_seconds(low)} to {format_seconds(high)}, newest at the right"
     return [*lines, line(Span(f"{'':<{_NAME_WIDTH}}{scale}", Role.AXIS))]
 
 

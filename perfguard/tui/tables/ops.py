@@ -225,7 +225,11 @@ def op_lines(row: OpRow, attribution: Attribution | None, width: int) -> list[Li
     if node.delta is not None:
         culprits = attribution.culprits if attribution is not None else ()
         blamed = [_blame(culprit, width) for culprit in culprits if node.delta.key in culprit.ops]
-        return [*_delta_lines(node, node.delta, part, width), *chain.from_iterable(blamed)]
+        return [
+            *_head_lines(node, node.delta, width),
+            *chain.from_iterable(blamed),
+            *_delta_lines(node, node.delta, part, width),
+        ]
     return [
         *wrapped(f"{node.level.value} {node.name}", width, Role.STRONG, indent=2),
         line(Span(format_signed_seconds(node.delta_s), _role_of_delta(node)), part),
@@ -234,15 +238,19 @@ def op_lines(row: OpRow, attribution: Attribution | None, width: int) -> list[Li
     ]
 
 
-def _delta_lines(node: OpNode, delta: OpDelta, part: str, width: int) -> list[Line]:
+def _head_lines(node: OpNode, delta: OpDelta, width: int) -> list[Line]:
     key = delta.key
     known = format_seconds_interval(delta.lower_s, delta.upper_s)
     interval = ", interval unknown" if known is None else f" {known}"
     lines = wrapped(f"{key.op} in {key.phase.value} of {key.module or 'no module'}", width, Role.STRONG, indent=2)
-    lines.append(line(Span(f"{format_signed_seconds(delta.delta_s)}{interval}", _role_of_delta(node)), part))
+    return [*lines, line(Span(f"{format_signed_seconds(delta.delta_s)}{interval}", _role_of_delta(node)))]
+
+
+def _delta_lines(node: OpNode, delta: OpDelta, part: str, width: int) -> list[Line]:
+    key = delta.key
     times = f"baseline {format_seconds(delta.baseline_s)} → candidate {format_seconds(delta.candidate_s)}"
     calls = f"{calls_text(delta)} {'call' if delta.baseline_calls == delta.candidate_calls == 1 else 'calls'}"
-    lines += wrapped(f"{times}, {calls}, q = {delta.q:.2g}", width, indent=2)
+    lines = wrapped(f"{times}{part}, {calls}, q = {delta.q:.2g}", width, indent=2)
     lines.append(line(Span(change_text(delta), _role_of_delta(node))))
     for name, text in (
         ("as", delta.detail),

@@ -17,13 +17,12 @@ from textual.binding import BindingType
 from textual.cache import LRUCache
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from perfguard.tui.drawing.spans import Role, Span, fitted, line, width_of
 from perfguard.tui.keymap import KeyScope
 from perfguard.tui.tables.columns import GAP, ColumnPlace, Filter, TableSpec, place_columns
-from perfguard.tui.widgets.texts import bindings_in, inks_of
+from perfguard.tui.widgets.texts import Titled, bindings_in, inks_of
 
 T = TypeVar("T")
 
@@ -31,7 +30,7 @@ _MARK = 2  # Columns at the left for the cursor's mark, which needs no colour
 _KEPT_STRIPS = 400
 
 
-class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
+class RowTable(Titled, Generic[T], can_focus=True, inherit_bindings=False):
     """Rows with a head that stays, and a cursor that stays with its row's key."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_in(KeyScope.TABLE)

@@ -10,13 +10,27 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from perfguard.tui.drawing.spans import ASCII, ELLIPSIS, EMPTY, UNICODE, Line, Role, Span, as_ascii, fitted, width_of
+from perfguard.tui.drawing.spans import (
+    ASCII,
+    ELLIPSIS,
+    EMPTY,
+    UNICODE,
+    Line,
+    Role,
+    Span,
+    as_ascii,
+    fitted,
+    shortened,
+    width_of,
+)
 from perfguard.tui.keymap import KEYS, KeyScope
+from perfguard.units import printable
 
 Draw = Callable[[int, int], Sequence[Line]]  # Lines for a width and a height
 
@@ -116,7 +130,31 @@ class Lines(_Drawn, can_focus=False):
         return (*super()._line(index), Span(f" {ELLIPSIS}")) if is_cut else super()._line(index)
 
 
-class Pane(_Drawn, ScrollView, can_focus=True, inherit_bindings=False):
+_TITLE_EDGES = 4  # Columns of a border that a title leaves free
+
+
+class Titled(ScrollView, inherit_bindings=False):
+    """Has a title in its upper border, where it has one."""
+
+    _title = _shown_title = ""
+
+    def entitle(self, title: str) -> None:
+        """Show this title; it is text, never markup."""
+        self._title = title
+        if not self.is_attached:
+            return
+        text = shortened(printable(title), max(0, self.size.width - _TITLE_EDGES))
+        text = as_ascii(text) if inks_of(self).glyphs.is_ascii else text
+        if text != self._shown_title:
+            self._shown_title = text
+            self.border_title = Content(text)
+
+    def on_resize(self, _: events.Resize) -> None:
+        """As much of the title as fits."""
+        self.entitle(self._title)
+
+
+class Pane(_Drawn, Titled, can_focus=True, inherit_bindings=False):
     """Lines that may be more than fit: it scrolls by keys when it has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_in(KeyScope.TABLE)

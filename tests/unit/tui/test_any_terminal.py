@@ -102,7 +102,7 @@ def test_the_cursors_row_is_marked_without_colour(drive, monkeypatch) -> None:
 
     async def script(driver) -> None:
         await driver.press("n")
-        marked = [row for row in driver.screen_text().splitlines() if row.startswith("▸ ")]
+        marked = [row for row in driver.screen_text().splitlines() if "▸ " in row]
         assert len(marked) == 1
         assert "step.resnet" in marked[0]
 
@@ -170,10 +170,10 @@ def test_strange_characters_in_names_do_not_move_the_terminal(drive) -> None:
 def test_a_click_puts_the_cursor_and_a_second_one_opens(drive) -> None:
     async def script(driver) -> None:
         table = driver.app.view_screen.table
-        await driver.pilot.click(table, offset=(10, 3))
+        await driver.pilot.click(table, offset=(10, 4))
         await driver.settle()
         assert driver.cursor() == RED
-        await driver.pilot.click(table, offset=(10, 3))
+        await driver.pilot.click(table, offset=(10, 4))
         await driver.settle()
         assert driver.mode == "compare"
 
@@ -183,9 +183,9 @@ def test_a_click_puts_the_cursor_and_a_second_one_opens(drive) -> None:
 def test_heads_screens_and_keys_can_be_clicked(drive) -> None:
     async def script(driver) -> None:
         table = driver.app.view_screen.table
-        await driver.pilot.click(table, offset=(4, 0))
+        await driver.pilot.click(table, offset=(4, 1))
         assert table.sort_id == "case"
-        await driver.pilot.click(table, offset=(4, 0))
+        await driver.pilot.click(table, offset=(4, 1))
         assert table.is_reversed
         head = driver.screen_text().splitlines()[0]
         await driver.pilot.click("#head", offset=(head.index("Log"), 0))

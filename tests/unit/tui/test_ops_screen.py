@@ -15,7 +15,7 @@ async def to_ops(driver) -> None:
 
 
 def picture(driver) -> str:
-    return "\n".join(plain(content) for content in driver.app.view_screen.detail.text)
+    return " ".join(" ".join(plain(content) for content in driver.app.view_screen.detail.text).split())
 
 
 def test_the_op_counts_comes_first_and_the_cursor_stands_on_the_culprit(drive) -> None:
@@ -87,17 +87,22 @@ def test_tree_or_list(drive) -> None:
     drive(a_watch(), script)
 
 
-def test_pictures_follow_each_other(drive) -> None:
+WATERFALL, FLAME, OP = "other ops", "width: time in the candidate's step", "aten::convolution_backward"
+
+
+@pytest.mark.parametrize(
+    ("size", "turns"),
+    [((120, 40), [{OP, WATERFALL}, {OP, FLAME}, {OP, WATERFALL}]), ((80, 24), [{OP}, {WATERFALL}, {FLAME}, {OP}])],
+)
+def test_pictures_stand_beside_the_op_or_take_turns_with_it(drive, size, turns) -> None:
     async def script(driver) -> None:
         await to_ops(driver)
-        await driver.press("f")
-        assert picture(driver).startswith("baseline")
-        await driver.press("f")
-        assert "width: time in the candidate's step" in picture(driver)
-        await driver.press("f")
-        assert "aten::convolution_backward" in picture(driver)
+        for shown in turns:
+            text = driver.screen_text()
+            assert {part for part in (WATERFALL, FLAME, OP) if part in text} == shown
+            await driver.press("f")
 
-    drive(a_watch(), script)
+    drive(a_watch(), script, size=size)
 
 
 def test_a_filter_finds_ops_anywhere_in_the_tree(drive) -> None:
