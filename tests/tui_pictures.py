@@ -6,7 +6,9 @@ From recorded runs, with a clock that stands still: the same pictures until some
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import random
 import re
 import tempfile
 from collections.abc import Sequence
@@ -15,12 +17,12 @@ from pathlib import Path
 os.environ.update(TERM="xterm-256color", COLORTERM="truecolor", TEXTUAL_ANIMATIONS="none")
 os.environ.pop("NO_COLOR", None)
 
+from perfguard.records.history import History, HistoryPoint
 from perfguard.tui.app import PerfguardApp
 from perfguard.tui.launch import TuiOptions
 from perfguard.watch.sources.event_sources import ReplaySource
 from perfguard.watch.view.watching import RunWatch
 from tests.made_trainings import write_training
-from tests.tui_runs import a_history
 from tests.unit.tui.conftest import normalised
 
 REPOSITORY = Path(__file__).parents[1]
@@ -69,6 +71,31 @@ def film(pictures: Sequence[str]) -> str:
     return f'<svg {box} xmlns="http://www.w3.org/2000/svg">\n<style>{style}</style>\n{"".join(frames)}</svg>\n'
 
 
+def recorded_history(runs: int = 30) -> History:
+    """The recording's cases over a month of nightly runs: a new torch makes one faster, the last commit slower."""
+    draw = random.Random(3)
+    medians_s = {"step.resnet[batch=8,dtype=bf16]": 41.1e-3, "kernel.linear": 421e-6, "kernel.optimizer": 1.103e-3}
+    points = [
+        HistoryPoint(
+            run_id=f"run-{index}",
+            t_wall=1.79e9 + 86400.0 * index,
+            case_id=case_id,
+            median_s=median_s
+            * math.exp(draw.gauss(0, 0.003))
+            * (1.03 if index < 12 and case_id.startswith("step") else 1.0)
+            * (1.063 if index == runs - 1 and case_id.startswith("step") else 1.0),
+            spread_ratio=0.004,
+            source_id=f"tree-{index}",
+            machine_id="example-4c-0123456789",
+            stack_id="torch-2.12" if index < 12 else "torch-2.13",
+            outcome="regressed" if index == runs - 1 and case_id.startswith("step") else None,
+        )
+        for index in range(runs)
+        for case_id, median_s in medians_s.items()
+    ]
+    return History(points=tuple(points), baselines_s={"step.resnet[batch=8,dtype=bf16]": 41.12e-3})
+
+
 def _write(name: str, picture: str) -> None:
     (PICTURES / f"{name}.svg").write_text(picture, encoding="utf-8")
 
@@ -77,7 +104,7 @@ async def taken(recording: Path, at: float, keys: tuple[str, ...]) -> str:
     """One picture."""
     source = ReplaySource(recording, clock=lambda: 0.0)
     source.seek(source.length_s * at)
-    options = TuiOptions(interval_s=1.0, read_history=a_history)
+    options = TuiOptions(interval_s=1.0, read_history=recorded_history)
     app = PerfguardApp(RunWatch(source, clock=lambda: 0.0), options, clock=lambda: 0.0, cpu_clock=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         app.tick()

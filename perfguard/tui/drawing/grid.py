@@ -90,6 +90,17 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bit of a dot by its row and column in the cell. Source: The Unicode Standard, block Braille Patterns."""
 
 
+def draw_whisker(grid: Grid, column: int, rows: int, ends: tuple[float, float], *, glyphs: Glyphs, role: Role) -> None:
+    """A vertical line over the uppermost `rows` of a grid; `ends` are 0 at their lower edge and 1 at the upper one."""
+    fine = 1 if glyphs.is_ascii else len(_DOTS)
+    lower, upper = (position(end, 0.0, 1.0, rows * fine) for end in ends)
+    for row in range(rows):
+        base = (rows - 1 - row) * fine  # Of the lowest point of the cell
+        dots = [dot for step, (dot, _) in enumerate(reversed(_DOTS[:fine])) if lower <= base + step <= upper]
+        if dots:
+            grid.put(column, row, glyphs.vertical if glyphs.is_ascii else chr(_BRAILLE | sum(dots)), role)
+
+
 class Canvas:
     """Points on a grid; a later point covers an earlier one's role. `columns` and `rows` can be distinguished."""
 

@@ -12,7 +12,7 @@ from perfguard.records.history import HistoryPoint
 from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import changes_before
 from perfguard.report.scales import bounds_of, limit_for, ratio_of
-from perfguard.tui.drawing.grid import NO_ROOM, Canvas, Grid, position, thinned
+from perfguard.tui.drawing.grid import NO_ROOM, Canvas, Grid, draw_whisker, position, thinned
 from perfguard.tui.drawing.spans import EMPTY, Glyphs, Line, Role, Span, line, width_of
 from perfguard.units import format_change, format_count, format_seconds
 from perfguard.watch.view.run_view import CaseSeries, CaseView
@@ -23,7 +23,7 @@ _DOTTED = 3
 """One point of so many is drawn of a dotted curve, so that curves can be distinguished without colour."""
 _PAIR_LABELS = 7  # Columns left of the plot: `-100 %`
 _RUN_LABELS = 9  # Columns left of the plot: `12.34 ms `
-_WIDEST_BLOCK, _WIDEST_RUN = 8, 6  # Columns from one block, or run, to the next
+_WIDEST_BLOCK, _WIDEST_RUN = 8, 12  # Columns from one block, or run, to the next
 _OUTCOME_SIGNS = {Outcome.REGRESSED.value: ("▲", Role.SLOWER), Outcome.IMPROVED.value: ("▼", Role.FASTER)}
 
 
@@ -269,8 +269,8 @@ def plot_series(
     shown = points[-room:]
     values = [point.median_s for point in shown] + [end for point in shown for end in point.spread_s]
     low, high = bounds_of(values if baseline_s is None else [*values, baseline_s])
-    step = _step(room, len(shown), _WIDEST_RUN)
-    columns = range(_RUN_LABELS + 1 + step // 2, width, step)
+    step = min(_WIDEST_RUN, room / len(shown))
+    columns = [_RUN_LABELS + 1 + int((number + 0.5) * step) for number in range(len(shown))]
 
     def row_of(value: float) -> int:
         return rows - 1 - position(value, low, high, rows)
@@ -290,8 +290,8 @@ def plot_series(
         grid.fill(free, [row], glyphs.dotted, Role.BASELINE)
     for column, point in zip(columns, shown, strict=False):
         if point.spread_s:
-            lower, upper = map(row_of, point.spread_s)
-            grid.fill([column], range(upper, lower + 1), glyphs.vertical, Role.MUTED)
+            lower, upper = ((value - low) / (high - low) for value in point.spread_s)
+            draw_whisker(grid, column, rows, (lower, upper), glyphs=glyphs, role=Role.MUTED)
         sign, role = _OUTCOME_SIGNS.get(point.outcome or "", (glyphs.point, Role.CANDIDATE))
         grid.put(column, row_of(point.median_s), sign, role)
     return [_series_legend(len(shown), len(points), baseline_s, glyphs), *grid.lines()]

@@ -61,8 +61,8 @@ def _look(frame: Frame) -> tuple[str, Role]:
 def plot_waterfall(attribution: Attribution, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     """One line a part, each bar beginning where the one above ends; both steps at top and bottom.
 
-    Parts that do not fit into `height` lines are summed up as `further parts`. The differences fill the bars; the steps
-    themselves are only written.
+    Parts that do not fit into `height` lines are summed up as `further parts`. The differences fill the bars, also that
+    of the steps.
     """
     balance = attribution.balance
     parts = _joined(parts_of(attribution), max(1, height - 2))
@@ -76,7 +76,10 @@ def plot_waterfall(attribution: Attribution, width: int, height: int, glyphs: Gl
         return fitted(line(Span(cut(name, name_width), role)), name_width)
 
     def total(name: str, value_s: float, role: Role) -> Line:
-        return (*label(name, role), Span(f" {format_seconds(value_s):>{_VALUE_WIDTH}}", role))
+        """A step, and a line from the baseline's to it."""
+        first, last = sorted(position(end, low, high, bar_width) for end in (balance.baseline_s, value_s))
+        whole = Span(" " * first + glyphs.bar * (last - first), role)
+        return (*label(name, role), Span(f" {format_seconds(value_s):>{_VALUE_WIDTH}} ", role), whole)
 
     lines = [total("baseline", balance.baseline_s, Role.BASELINE)]
     for part, span in zip(parts, pairwise(ends), strict=True):

@@ -73,7 +73,10 @@ class KeyBar(Lines):
     def _drawn(self, width: int, _height: int) -> Sequence[Line]:
         """As many keys as fit, the most important ones first, those of this screen alone before common ones."""
         bindings = {active.binding.id: active.binding for active in reversed(self.screen.active_bindings.values())}
-        places = [place for place, key in enumerate(KEYS) if key.id in bindings and bindings[key.id].show]
+        here = getattr(self.screen, "mode", None)
+        places = [
+            place for place, key in enumerate(KEYS) if key.id in bindings and bindings[key.id].show and key.id != here
+        ]
         chosen: dict[int, tuple[str, str]] = {}
         room = width - 1
         for place in sorted(places, key=_importance):

@@ -21,6 +21,7 @@ from perfguard.tui.widgets.texts import Pane
 from perfguard.watch.view.run_view import CaseView
 
 _MUCH_SMALLER = 0.25
+_DISTRIBUTION = "distribution of the samples"
 
 
 class _CaseScreen(ViewScreen):
@@ -48,6 +49,11 @@ class _CaseScreen(ViewScreen):
         table.show(session.cases, spec=self._make_spec(self._axis, self.glyphs), resort=resort)
         self.update_details()
 
+    def draw_distribution(self, width: int, height: int) -> list[Line]:
+        """The samples of the selected case."""
+        case = self.session.case
+        return plot_ecdf(self.session.series(case), width, height, self.glyphs) if case else []
+
 
 class LiveScreen(_CaseScreen):
     """The run as it is measured: effects and verdicts so far, and everything about the selected case."""
@@ -57,8 +63,9 @@ class LiveScreen(_CaseScreen):
 
     def __init__(self) -> None:
         super().__init__(live_table, Pane(id="detail", classes="pane"))
-        self.plot = Pane(id="blocks", classes="pane")
+        self.plot = Pane(id="samples", classes="pane")
         self.table.entitle("cases")
+        self.plot.entitle(_DISTRIBUTION)
 
     def compose_body(self) -> Iterable[Widget]:
         """Cases; beside or below them the selected one, in words and as a plot."""
@@ -72,25 +79,11 @@ class LiveScreen(_CaseScreen):
         super().update_body(resort=resort)
 
     def update_details(self) -> None:
-        """The selected case in words, and its blocks, or the samples of the only arm."""
+        """The selected case in words, and its samples."""
         view = self.session.view
         self.detail.entitle("training" if view.training else "task" if view.task else "selected case")
         super().update_details()
-        self.plot.entitle("difference of each block" if self._is_paired() else "distribution of the samples")
-        self.plot.show(self._plot)
-
-    def _is_paired(self) -> bool:
-        case = self.session.case
-        return case is not None and bool(self.session.series(case).block_log_ratios)
-
-    def _plot(self, width: int, height: int) -> list[Line]:
-        case = self.session.case
-        if case is None:
-            return []
-        series = self.session.series(case)
-        if self._is_paired():
-            return plot_pairs(series, case.log_ratio, width, height, self.glyphs)
-        return plot_ecdf(series, width, height, self.glyphs)
+        self.plot.show(self.draw_distribution)
 
     def draw_detail(self, width: int, height: int) -> list[Line]:
         """Everything about the selected case, or about a run that has none."""
@@ -115,7 +108,7 @@ class CompareScreen(_CaseScreen):
         super().__init__(forest_table, Pane(id="pairs", classes="pane plot"))
         self.ecdf = Pane(id="ecdf", classes="pane plot")
         self.table.entitle("effects")
-        self.ecdf.entitle("distribution of the samples")
+        self.ecdf.entitle(_DISTRIBUTION)
 
     def compose_body(self) -> Iterable[Widget]:
         """The forest above both plots."""
@@ -127,13 +120,9 @@ class CompareScreen(_CaseScreen):
         case = self.session.case
         self.detail.entitle(f"{case.title}: difference of each block" if case is not None else "no case is selected")
         super().update_details()
-        self.ecdf.show(self._ecdf)
+        self.ecdf.show(self.draw_distribution)
 
     def draw_detail(self, width: int, height: int) -> list[Line]:
         """Paired differences of the selected case."""
         case = self.session.case
         return plot_pairs(self.session.series(case), case.log_ratio, width, height, self.glyphs) if case else []
-
-    def _ecdf(self, width: int, height: int) -> list[Line]:
-        case = self.session.case
-        return plot_ecdf(self.session.series(case), width, height, self.glyphs) if case else []

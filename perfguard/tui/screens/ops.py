@@ -22,12 +22,12 @@ from perfguard.report.op_tree import (
     path_to,
     tree_of,
 )
-from perfguard.tui.drawing.spans import UNICODE, Line, Role, Span, line, wrapped
+from perfguard.tui.drawing.spans import EMPTY, UNICODE, Line, Role, Span, line, wrapped
 from perfguard.tui.drawing.steps import plot_flame, plot_waterfall
 from perfguard.tui.keymap import KeyScope
 from perfguard.tui.screens.base import TURNED_TEXTS, ViewScreen
 from perfguard.tui.tables.columns import Filter
-from perfguard.tui.tables.ops import PAGE, OpsView, Order, balance_lines, op_lines, ops_table, rows_of
+from perfguard.tui.tables.ops import PAGE, OpsView, Order, balance_lines, op_lines, ops_table, rows_of, verdict_lines
 from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Lines, Pane, bindings_in
 from perfguard.units import format_number
@@ -35,6 +35,7 @@ from perfguard.watch.view.run_view import CaseView
 
 _OP, _PICTURES = "selected op", ("waterfall", "flame graph")
 _ORDERS = tuple(Order)
+_LEAST_BARS = 5  # Lines of a waterfall; words that do not fit below are scrolled to
 
 
 class OpsScreen(ViewScreen):
@@ -132,15 +133,13 @@ class OpsScreen(ViewScreen):
         case, attribution = self.session.case, self._attribution
         if case is None:
             return [line(Span("no case is selected", Role.MUTED))]
-        lines = [] if self.has_class("-tall") else [self._head_line(case)]  # else the table's title says it
         if attribution is None:
-            lines += wrapped(_why_empty(self._case_with_ops()), width, Role.MUTED)
+            lines = wrapped(_why_empty(self._case_with_ops()), width, Role.MUTED)
         else:
-            lines += balance_lines(attribution, width)
+            lines = verdict_lines(attribution, width)
+        if not self.has_class("-tall"):  # else the table's title says it
+            lines.insert(0, line(Span(case.title, Role.STRONG), Span(f"  {self._how_it_is_shown()}", Role.MUTED)))
         return lines[: max(1, height)]
-
-    def _head_line(self, case: CaseView) -> Line:
-        return line(Span(case.title, Role.STRONG), Span(f"  {self._how_it_is_shown()}", Role.MUTED))
 
     def _how_it_is_shown(self) -> str:
         how = self.how
@@ -172,7 +171,9 @@ class OpsScreen(ViewScreen):
     def _draw_picture(self, width: int, height: int) -> list[Line]:
         attribution, case = self._attribution, self.session.case
         if self._picture == _PICTURES[0] and attribution is not None:
-            return plot_waterfall(attribution, width, height, self.glyphs)
+            words = balance_lines(attribution, width)
+            bars = plot_waterfall(attribution, width, max(_LEAST_BARS, height - len(words) - 1), self.glyphs)
+            return [*bars, EMPTY, *words]
         if self._picture == _PICTURES[1] and self._tree and case is not None:
             return plot_flame(frames_of(self._tree, case.case_id), width, height, self.glyphs)
         return []

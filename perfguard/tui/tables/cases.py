@@ -22,7 +22,7 @@ from perfguard.tui.drawing.plots import (
     interval_bar,
     interval_line,
 )
-from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, line, plain, shortened, wrapped
+from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, cut, line, plain, shortened, wrapped
 from perfguard.tui.drawing.verdicts import mark_of, urgency
 from perfguard.tui.tables.columns import Column, TableSpec, descending, falling, number
 from perfguard.units import format_count, format_ratio, format_seconds, printable
@@ -96,7 +96,7 @@ def _bar_column(axis: EffectAxis, glyphs: Glyphs, *, width: int, rank: int) -> C
     return Column(
         "interval",
         lambda room: axis_line(room, axis),
-        lambda case, room: interval_bar(case, room, axis, glyphs),
+        lambda case, room: _bar_cell(case, room, axis, glyphs),
         width,
         stretch=3,
         rank=rank,
@@ -104,6 +104,13 @@ def _bar_column(axis: EffectAxis, glyphs: Glyphs, *, width: int, rank: int) -> C
         text=lambda case: plain(interval_line(case)),
         sort=_width_of_interval,
     )
+
+
+def _bar_cell(case: CaseView, width: int, axis: EffectAxis, glyphs: Glyphs) -> Line:
+    """Why there is no interval, once that is known; else the interval."""
+    if case.log_ratio is None and case.outcome is not None and case.reasons:
+        return line(Span(cut(printable(describe(case.reasons[0])), width), Role.MUTED))
+    return interval_bar(case, width, axis, glyphs)
 
 
 def _width_of_interval(case: CaseView) -> float:
@@ -166,7 +173,7 @@ def _samples(series: CaseSeries, width: int, glyphs: Glyphs) -> list[Line]:
         if values:
             cells = sparkline(values, min(room, len(values)), glyphs, low=low, high=high)
             lines.append(line(Span(f"{name:<{_NAME_WIDTH}}", role), Span(cells, role)))
-    scale = f"samples from {format_seconds(low)} to {format_seconds(high)}, newest at the right"
+    scale = f"{format_seconds(low)} to {format_seconds(high)}, newest at the right"
     return [*lines, line(Span(f"{'':<{_NAME_WIDTH}}{scale}", Role.AXIS))]
 
 

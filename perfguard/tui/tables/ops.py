@@ -10,13 +10,13 @@ from itertools import chain
 
 from perfguard.records.steps.ops import Attribution, ChangeClass, Culprit, OpDelta
 from perfguard.report.culprits import change_text as counted_text
-from perfguard.report.culprits import step_text
+from perfguard.report.culprits import culprit_lines, step_text
 from perfguard.report.messages.catalog import describe
 from perfguard.report.op_tree import OpLevel, OpNode, OpRow, calls_text
 from perfguard.report.rows import change_word
 from perfguard.report.terminal.ops import balance_line
 from perfguard.tui.drawing.grid import Grid, position
-from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, line, wrapped
+from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, cut, line, wrapped
 from perfguard.tui.tables.columns import Column, TableSpec
 from perfguard.units import format_seconds, format_seconds_interval, format_share, format_signed_seconds
 
@@ -116,9 +116,9 @@ def ops_table(glyphs: Glyphs, largest_s: float) -> TableSpec[OpRow]:
 
     return TableSpec(
         columns=(
-            Column("name", "op", lambda row, width: _name(row, width, glyphs), 34, stretch=4),
+            Column("name", "op", lambda row, width: _name(row, width, glyphs), 34, stretch=2),
             Column("delta", "Δ a step", _delta, 10, align_right=True),
-            Column("bar", "", partial(_bar, largest_s=largest_s, glyphs=glyphs), 9, stretch=1, rank=3, is_picture=True),
+            Column("bar", "", partial(_bar, largest_s=largest_s, glyphs=glyphs), 9, stretch=2, rank=3, is_picture=True),
             timed("share", lambda row: format_share(row.share) if row.share is not None else None, 6, 2),
             timed("baseline", lambda row: format_seconds(row.node.baseline_s), 9, 5),
             timed("candidate", lambda row: format_seconds(row.node.candidate_s), 9, 4),
@@ -269,9 +269,12 @@ def _blame(culprit: Culprit, width: int) -> list[Line]:
     return wrapped(f"culprit: {describe(culprit.fact)}", width, Role.SLOWER, indent=2)
 
 
+def verdict_lines(attribution: Attribution, width: int) -> list[Line]:
+    """The step's difference, and the first culprit."""
+    culprits = [line(Span(cut(found.headline, width), Role.SLOWER)) for found in culprit_lines(attribution)[:1]]
+    return [*wrapped(step_text(attribution), width, Role.STRONG, indent=2), *culprits]
+
+
 def balance_lines(attribution: Attribution, width: int) -> list[Line]:
     """What the step's difference is made of, in words."""
-    return [
-        *wrapped(step_text(attribution), width, Role.STRONG, indent=2),
-        *wrapped(balance_line(attribution), width, Role.MUTED, indent=2),
-    ]
+    return wrapped(balance_line(attribution), width, Role.MUTED, indent=2)
