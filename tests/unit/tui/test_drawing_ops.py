@@ -41,6 +41,9 @@ def test_a_waterfall_begins_with_the_baseline_and_ends_with_the_candidate() -> N
     assert lines[-1].startswith("candidate")
     assert lines[1].startswith("convolution_backward")
     assert "#" in lines[1]
+    assert "=" not in lines[0]
+    ends = lines[-2].rindex("#"), lines[-1].rindex("=")
+    assert abs(ends[0] - ends[1]) <= 1  # both are where the candidate's step ends
 
 
 def test_parts_that_do_not_fit_are_summed_up() -> None:

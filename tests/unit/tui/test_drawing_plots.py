@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.report.case_history import changes_before
-from perfguard.tui.drawing.grid import sparkline, thinned
+from perfguard.tui.drawing.grid import Grid, draw_whisker, sparkline, thinned
 from perfguard.tui.drawing.plots import plot_ecdf, plot_pairs, plot_series
 from perfguard.tui.drawing.spans import ASCII, UNICODE, Role, plain
 from perfguard.watch.view.run_view import CaseSeries
@@ -112,6 +112,23 @@ def test_runs_on_another_host_or_with_other_software_are_marked() -> None:
 def test_a_regressed_run_has_a_sign_of_its_own() -> None:
     points = [point for point in a_history().points if point.case_id == RED]
     assert text(plot_series(points, None, 80, 16, UNICODE)).count("▲") == 1
+
+
+@pytest.mark.parametrize("runs", [3, 12, 30, 70])
+def test_runs_spread_over_the_plot(runs: int) -> None:
+    points = [point for point in a_history(runs).points if point.case_id == RED]
+    drawn = text(plot_series(points, None, 80, 16, UNICODE))
+    columns = sorted(place for row in drawn.splitlines() for place, sign in enumerate(row) if sign in "●▲")
+    assert len(columns) == runs
+    assert columns[-1] - columns[0] >= min(12, 70 / runs) * (runs - 1) - 1
+
+
+def test_a_whisker_fills_the_parts_of_cells_between_its_ends() -> None:
+    fine, coarse = Grid(1, 3), Grid(1, 3)
+    draw_whisker(fine, 0, 3, (0.25, 1.0), glyphs=UNICODE, role=Role.MUTED)
+    draw_whisker(coarse, 0, 3, (0.25, 1.0), glyphs=ASCII, role=Role.MUTED)
+    assert text(fine.lines()).split("\n") == ["⡇", "⡇", "⠁"]  # 12 points, from the fourth of the lowest cell on
+    assert text(coarse.lines()).split("\n") == ["|", "|", " "]
 
 
 def test_only_the_latest_runs_are_shown_where_there_is_no_room_for_more() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfguard.records.facts import recorded_text
 from perfguard.report.case_history import changes_text, histories_of
 from perfguard.tui.drawing.head import elapsed_text
 from perfguard.tui.drawing.spans import UNICODE, plain
@@ -48,6 +49,14 @@ def test_advisory_cases_have_their_verdict_in_brackets() -> None:
     verdict = next(column for column in LIVE.columns if column.id == "verdict")
     assert plain(verdict.draw(a_case(is_gating=False), 16)) == "(▲ regressed)"
     assert plain(verdict.draw(a_case(), 16)) == "▲ regressed"
+
+
+def test_a_case_without_an_effect_says_why_once_it_is_answered() -> None:
+    bar = next(column for column in LIVE.columns if column.id == "interval")
+    without = {"log_ratio": None, "lower": None, "upper": None, "reasons": (recorded_text("out of memory in block 3"),)}
+    assert plain(bar.draw(a_case(outcome="failed", **without), 20)) == "out of memory in bl…"
+    assert "memory" not in plain(bar.draw(a_case(outcome=None, **without), 20))
+    assert "memory" not in plain(bar.draw(a_case(outcome="failed", reasons=without["reasons"]), 20))
 
 
 def test_what_is_red_is_sorted_first() -> None:
