@@ -127,6 +127,10 @@ class Canvas:
             cell = chr((_BRAILLE if known == " " else ord(known)) | dot)
         self._grid.put(x, y, cell, role)
 
+    def at(self, x: int, y: int) -> str:
+        """The points of a cell, `y` from the top; a space where there are none."""
+        return self._grid.at(x, y)
+
     def lines(self) -> list[Line]:
         """The picture, from top to bottom; empty cells belong to the span before them."""
         found: list[Line] = []

@@ -52,7 +52,7 @@ def head_lines(view: RunView, facts: FrameFacts, width: int, height: int) -> lis
         _first_line(view, facts, width),
         _run_line(view, facts, width),
         _beside(_verdict(view), EMPTY if height > 3 else conditions, width),
-        _beside(conditions, EMPTY, width),
+        _beside(_tally_of_ended(view), conditions, width),
     ]
     return lines[:height]
 
@@ -177,6 +177,11 @@ def _verdict(view: RunView) -> Line:
     if not view.cases:
         return EMPTY if view.training is not None or view.task is not None else line(Span(" no case yet", Role.MUTED))
     return (Span(" "), *tally(view.cases))
+
+
+def _tally_of_ended(view: RunView) -> Line:
+    """How many cases ended how, where the line above says what the run did."""
+    return (Span(" "), *tally(view.cases)) if view.outcome is not None and view.cases else EMPTY
 
 
 def _conditions(view: RunView, facts: FrameFacts) -> Line:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import statistics
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from itertools import pairwise
 
 from perfguard.records.history import HistoryPoint
@@ -18,6 +20,7 @@ from perfguard.units import format_change, format_count, format_seconds
 from perfguard.watch.view.run_view import CaseSeries, CaseView
 
 _NARROWEST = 3  # Columns below which an axis says nothing
+_NARROWEST_HILLS = 26  # Columns for the labels of both ends
 _ECDF_LABELS = 5  # Columns left of the plot: `100 %`
 _DOTTED = 3
 """One point of so many is drawn of a dotted curve, so that curves can be distinguished without colour."""
@@ -193,6 +196,53 @@ def _ecdf_axis(width: int, bounds: tuple[float, float], glyphs: Glyphs) -> list[
     return grid.lines()
 
 
+def plot_densities(series: CaseSeries, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """How the samples of each arm are spread over time, as hills on one axis; the outermost hundredth is cut off.
+
+    Gaussian kernels, as wide as Silverman's rule says (1986, eq. 3.30). Names and axis are included in `width` and
+    `height`.
+    """
+    arms = (("baseline", series.baseline_s, Role.BASELINE), ("candidate", series.candidate_s, Role.CANDIDATE))
+    found = [(name, sorted(filter(math.isfinite, values)), role) for name, values, role in arms]
+    shown = [arm for arm in found if arm[1]]
+    if not shown:
+        return [line(Span("no samples yet", Role.MUTED))]
+    rows = (height - 2) // len(shown) - 1
+    if width < _NARROWEST_HILLS or rows < 1:
+        return [NO_ROOM]
+    every = sorted(value for _, values, _ in shown for value in values)
+    cut_off = len(every) // 100
+    low, high = bounds_of(every[cut_off : len(every) - cut_off], margin=0.1)
+    lines: list[Line] = []
+    for name, values, role in shown:
+        grid = Grid(width, rows + 1)
+        grid.write(0, 0, name, role)
+        densities = _densities(values, low, high, width)
+        for column, density in enumerate(densities):
+            eighths = round(density / max(densities) * rows * len(glyphs.levels))
+            for row in range(rows, 0, -1):
+                filled = min(len(glyphs.levels), eighths - (rows - row) * len(glyphs.levels))
+                if filled > 0:
+                    grid.put(column, row, glyphs.levels[filled - 1], role)
+        lines += grid.lines()
+    axis = Grid(width, 2)
+    axis.fill(range(width), [0], glyphs.horizontal, Role.AXIS)
+    axis.write(0, 1, format_seconds(low), Role.AXIS)
+    axis.write(width - len(format_seconds(high)), 1, format_seconds(high), Role.AXIS)
+    return [*lines, *axis.lines()]
+
+
+def _densities(values: Sequence[float], low: float, high: float, columns: int) -> list[float]:
+    counts = [0] * columns
+    for value in values:
+        counts[position(value, low, high, columns)] += 1
+    spread = statistics.pstdev(values) if len(values) > 1 else 0.0
+    width = max(0.8, 1.06 * spread * len(values) ** -0.2 / (high - low) * columns)
+    weights = [math.exp(-0.5 * (distance / width) ** 2) for distance in range(columns)]
+    taken = [(column, count) for column, count in enumerate(counts) if count]
+    return [sum(count * weights[abs(column - at)] for at, count in taken) for column in range(columns)]
+
+
 def plot_pairs(
     series: CaseSeries, effect_log_ratio: float | None, width: int, height: int, glyphs: Glyphs
 ) -> list[Line]:
@@ -280,7 +330,11 @@ def plot_series(
     for row in {0, rows // 2, rows - 1}:
         value = low + (high - low) * (rows - 1 - row) / (rows - 1)
         grid.write(0, row, f"{format_seconds(value):>{_RUN_LABELS}}", Role.AXIS)
-    for column, change in zip(columns, changes_before(shown), strict=False):
+    changes = changes_before(shown)
+    _join(
+        grid, [(column, row_of(point.median_s)) for column, point in zip(columns, shown, strict=True)], changes, glyphs
+    )
+    for column, change in zip(columns, changes, strict=True):
         grid.fill([column], range(rows if change else 0), glyphs.margin, Role.AXIS)
         for depth, letter in enumerate(change):
             grid.put(column, rows + 1 + depth, letter, Role.ACCENT)
@@ -288,13 +342,40 @@ def plot_series(
         row = row_of(baseline_s)
         free = [column for column in range(_RUN_LABELS + 1, width) if grid.at(column, row) == " "]
         grid.fill(free, [row], glyphs.dotted, Role.BASELINE)
-    for column, point in zip(columns, shown, strict=False):
+    _write_dates(grid, shown, columns[-1])
+    for column, point in zip(columns, shown, strict=True):
         if point.spread_s:
             lower, upper = ((value - low) / (high - low) for value in point.spread_s)
             draw_whisker(grid, column, rows, (lower, upper), glyphs=glyphs, role=Role.MUTED)
         sign, role = _OUTCOME_SIGNS.get(point.outcome or "", (glyphs.point, Role.CANDIDATE))
         grid.put(column, row_of(point.median_s), sign, role)
     return [_series_legend(len(shown), len(points), baseline_s, glyphs), *grid.lines()]
+
+
+def _write_dates(grid: Grid, shown: Sequence[HistoryPoint], end: int) -> None:
+    """Days of the first and the last run in the last line, the last one up to the column of its point."""
+    first, last = (
+        datetime.fromtimestamp(point.t_wall, tz=timezone.utc).strftime("%Y-%m-%d") for point in (shown[0], shown[-1])
+    )
+    grid.write(_RUN_LABELS + 1, grid.height - 1, first, Role.AXIS)
+    if end > _RUN_LABELS + 2 * len(first) + 3:
+        grid.write(end + 1 - len(last), grid.height - 1, last, Role.AXIS)
+
+
+def _join(grid: Grid, places: Sequence[tuple[int, int]], changes: Sequence[str], glyphs: Glyphs) -> None:
+    """Thin lines from point to point, but for those before which host or software changed; none in ASCII."""
+    if glyphs.is_ascii:
+        return
+    canvas = Canvas(grid.width, grid.height, glyphs)
+    across, down = canvas.columns // grid.width, canvas.rows // grid.height
+    for (left, before), (right, after), change in zip(places, places[1:], changes[1:], strict=False):
+        for step in range(0 if change else (right - left) * across):
+            row = before + (after - before) * step / ((right - left) * across)
+            canvas.mark(left * across + step, canvas.rows - 1 - round((row + 0.5) * down), Role.AXIS, "")
+    for column in range(grid.width):
+        for row in range(grid.height):
+            if (dots := canvas.at(column, row)) != " ":
+                grid.put(column, row, dots, Role.AXIS)
 
 
 def _series_legend(shown: int, total: int, baseline_s: float | None, glyphs: Glyphs) -> Line:

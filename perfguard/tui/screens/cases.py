@@ -8,7 +8,7 @@ from typing import Any
 from textual.containers import Container
 from textual.widget import Widget
 
-from perfguard.tui.drawing.plots import EffectAxis, plot_ecdf, plot_pairs
+from perfguard.tui.drawing.plots import EffectAxis, plot_densities, plot_ecdf, plot_pairs
 from perfguard.tui.drawing.spans import UNICODE, Glyphs, Line, Role, Span, line
 from perfguard.tui.drawing.tasks import task_lines
 from perfguard.tui.drawing.training import training_lines
@@ -21,7 +21,6 @@ from perfguard.tui.widgets.texts import Pane
 from perfguard.watch.view.run_view import CaseView
 
 _MUCH_SMALLER = 0.25
-_DISTRIBUTION = "distribution of the samples"
 
 
 class _CaseScreen(ViewScreen):
@@ -49,11 +48,6 @@ class _CaseScreen(ViewScreen):
         table.show(session.cases, spec=self._make_spec(self._axis, self.glyphs), resort=resort)
         self.update_details()
 
-    def draw_distribution(self, width: int, height: int) -> list[Line]:
-        """The samples of the selected case."""
-        case = self.session.case
-        return plot_ecdf(self.session.series(case), width, height, self.glyphs) if case else []
-
 
 class LiveScreen(_CaseScreen):
     """The run as it is measured: effects and verdicts so far, and everything about the selected case."""
@@ -65,7 +59,7 @@ class LiveScreen(_CaseScreen):
         super().__init__(live_table, Pane(id="detail", classes="pane"))
         self.plot = Pane(id="samples", classes="pane")
         self.table.entitle("cases")
-        self.plot.entitle(_DISTRIBUTION)
+        self.plot.entitle("samples")
 
     def compose_body(self) -> Iterable[Widget]:
         """Cases; beside or below them the selected one, in words and as a plot."""
@@ -83,7 +77,11 @@ class LiveScreen(_CaseScreen):
         view = self.session.view
         self.detail.entitle("training" if view.training else "task" if view.task else "selected case")
         super().update_details()
-        self.plot.show(self.draw_distribution)
+        self.plot.show(self._draw_densities)
+
+    def _draw_densities(self, width: int, height: int) -> list[Line]:
+        case = self.session.case
+        return plot_densities(self.session.series(case), width, height, self.glyphs) if case else []
 
     def draw_detail(self, width: int, height: int) -> list[Line]:
         """Everything about the selected case, or about a run that has none."""
@@ -108,7 +106,7 @@ class CompareScreen(_CaseScreen):
         super().__init__(forest_table, Pane(id="pairs", classes="pane plot"))
         self.ecdf = Pane(id="ecdf", classes="pane plot")
         self.table.entitle("effects")
-        self.ecdf.entitle(_DISTRIBUTION)
+        self.ecdf.entitle("distribution of the samples")
 
     def compose_body(self) -> Iterable[Widget]:
         """The forest above both plots."""
@@ -120,9 +118,13 @@ class CompareScreen(_CaseScreen):
         case = self.session.case
         self.detail.entitle(f"{case.title}: difference of each block" if case is not None else "no case is selected")
         super().update_details()
-        self.ecdf.show(self.draw_distribution)
+        self.ecdf.show(self._ecdf)
 
     def draw_detail(self, width: int, height: int) -> list[Line]:
         """Paired differences of the selected case."""
         case = self.session.case
         return plot_pairs(self.session.series(case), case.log_ratio, width, height, self.glyphs) if case else []
+
+    def _ecdf(self, width: int, height: int) -> list[Line]:
+        case = self.session.case
+        return plot_ecdf(self.session.series(case), width, height, self.glyphs) if case else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -24,6 +25,7 @@ from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Pane
 from perfguard.units import format_count, format_effect, format_seconds, printable
 
+_TREND_RATIO = 0.05  # Least difference from the median that fills a sparkline
 _SINCE = {"stored baseline": "baseline", "run before": "run before", None: "-"}
 
 
@@ -56,7 +58,9 @@ def _case(row: CaseHistory, width: int) -> Line:
 
 def _trend(row: CaseHistory, width: int, glyphs: Glyphs) -> Line:
     values = [point.median_s for point in row.points]
-    low, high = bounds_of(values)
+    middle = statistics.median(values)
+    # Noise of a tenth of a percent must not look like a landslide.
+    low, high = bounds_of([*values, middle * (1 - _TREND_RATIO), middle * (1 + _TREND_RATIO)])
     return line(Span(sparkline(values, width, glyphs, low=low, high=high), Role.CANDIDATE))
 
 

@@ -12,6 +12,7 @@ from textual.containers import Container
 from textual.widget import Widget
 
 from perfguard.records.steps.ops import Attribution, OpCountChange, OpDelta
+from perfguard.report.culprits import beyond_culprits
 from perfguard.report.op_tree import (
     OpLevel,
     OpNode,
@@ -119,7 +120,7 @@ class OpsScreen(ViewScreen):
     def _arrange(self) -> None:
         """The rows in the present order, and the pane below."""
         case, attribution = self.session.case, self._attribution
-        counts = op_count_nodes(case.op_counts or ()) if case is not None else ()
+        counts = op_count_nodes(beyond_culprits(case.op_counts or (), attribution)) if case is not None else ()
         nodes = (*counts, *(self._tree if self._is_tree else flat_nodes(self._deltas)))
         step_delta_s = attribution.balance.delta_s if attribution is not None else 0.0
         rows, self._total = rows_of(nodes, self.how, step_delta_s)

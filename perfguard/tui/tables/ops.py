@@ -270,9 +270,9 @@ def _blame(culprit: Culprit, width: int) -> list[Line]:
 
 
 def verdict_lines(attribution: Attribution, width: int) -> list[Line]:
-    """The step's difference, and the first culprit."""
+    """The profiled step's difference, and the first culprit."""
     culprits = [line(Span(cut(found.headline, width), Role.SLOWER)) for found in culprit_lines(attribution)[:1]]
-    return [*wrapped(step_text(attribution), width, Role.STRONG, indent=2), *culprits]
+    return [*wrapped(f"profiled {step_text(attribution)}", width, Role.STRONG, indent=2), *culprits]
 
 
 def balance_lines(attribution: Attribution, width: int) -> list[Line]:

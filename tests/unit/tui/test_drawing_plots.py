@@ -8,7 +8,7 @@ import pytest
 
 from perfguard.report.case_history import changes_before
 from perfguard.tui.drawing.grid import Grid, draw_whisker, sparkline, thinned
-from perfguard.tui.drawing.plots import plot_ecdf, plot_pairs, plot_series
+from perfguard.tui.drawing.plots import plot_densities, plot_ecdf, plot_pairs, plot_series
 from perfguard.tui.drawing.spans import ASCII, UNICODE, Role, plain
 from perfguard.watch.view.run_view import CaseSeries
 from tests.tui_runs import RED, a_history, a_series
@@ -24,6 +24,16 @@ def text(lines) -> str:
 
 def rows_of(drawn: str, letter: str) -> list[int]:
     return [row for row, content in enumerate(drawn.splitlines()[1:]) if letter in content]
+
+
+def test_the_slower_arms_hill_stands_further_to_the_right() -> None:
+    series = CaseSeries(case_id="c", baseline_s=(1.0, 1.01, 1.02, 1.03), candidate_s=(2.0, 2.01, 2.02, 2.03))
+    drawn = text(plot_densities(series, 60, 12, UNICODE)).splitlines()
+    assert len(drawn) == 12
+    names = [row for row, content in enumerate(drawn) if content.strip() in ("baseline", "candidate")]
+    peaks = [drawn[row + 1].index("█") for row in names]
+    assert peaks[1] - peaks[0] > 60 / 2
+    assert "baseline" not in text(plot_densities(replace(series, baseline_s=()), 60, 12, UNICODE))
 
 
 def test_the_slower_arm_reaches_every_height_further_to_the_right() -> None:
@@ -68,17 +78,18 @@ def test_both_curves_can_be_told_apart_without_colour(glyphs) -> None:
 
 
 def test_samples_of_one_value_are_drawn() -> None:
+    assert "█" in text(plot_densities(CaseSeries(case_id="c", candidate_s=(1e-3,) * 5), 60, 12, UNICODE))
     assert "100 %" in text(plot_ecdf(CaseSeries(case_id="c", candidate_s=(1e-3,) * 5), 60, 12, UNICODE))
 
 
-@pytest.mark.parametrize("plot", [plot_ecdf, of_no_effect])
+@pytest.mark.parametrize("plot", [plot_densities, plot_ecdf, of_no_effect])
 def test_nothing_measured_is_said_in_words(plot) -> None:
     assert "yet" in text(plot(CaseSeries(case_id="c", baseline_s=()), 60, 12, UNICODE)) or "one arm" in text(
         plot(CaseSeries(case_id="c"), 60, 12, UNICODE)
     )
 
 
-@pytest.mark.parametrize("plot", [plot_ecdf, of_no_effect])
+@pytest.mark.parametrize("plot", [plot_densities, plot_ecdf, of_no_effect])
 @pytest.mark.parametrize(("width", "height"), [(10, 3), (4, 20), (60, 2), (1, 1)])
 def test_too_little_room_is_said_in_words(plot, width: int, height: int) -> None:
     assert "z makes more" in text(plot(a_series("c"), width, height, UNICODE))
