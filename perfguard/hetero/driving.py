@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from perfguard.errors import InterruptedRunError
 from perfguard.hetero.coordinator import Coordinator, Reaction
 from perfguard.hetero.happenings import BatchChanged, EpochEnded, Happening
 from perfguard.hetero.messages import FromWorker, Range, Report, ScheduleWork, Task, ToWorker, WorkerLost
@@ -213,13 +214,24 @@ class Drive:
 
 
 def wait_until_ready(
-    transport: Transport, workers: Sequence[str], *, timeout_s: float, clock: Callable[[], float]
+    transport: Transport,
+    workers: Sequence[str],
+    *,
+    timeout_s: float,
+    clock: Callable[[], float],
+    wants_stop: Callable[[], bool] = lambda: False,
 ) -> list[FromWorker]:
-    """What the workers say until each is ready or lost; those that stay silent for too long are lost."""
+    """What the workers say until each is ready or lost; those that stay silent for too long are lost.
+
+    Raises:
+        InterruptedRunError: `wants_stop` said so.
+    """
     heard: dict[str, FromWorker] = {}
     deadline_s = clock() + timeout_s
     while len(heard) < len(workers) and (left_s := deadline_s - clock()) > 0:
-        for message in transport.receive(left_s):
+        if wants_stop():
+            raise InterruptedRunError("interrupted while the workers were started; nothing was trained")
+        for message in transport.receive(min(left_s, _TICK_S)):
             if isinstance(message, (ScheduleWork, WorkerLost)):
                 heard[message.worker] = message
     silent = f"was not ready after {timeout_s:g} s"

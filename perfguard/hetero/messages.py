@@ -64,7 +64,7 @@ class WorkerLost(_Message, frozen=True, kw_only=True, tag=2):
     @classmethod
     def by(cls, worker: str, error: Exception) -> WorkerLost:
         """A worker that an error ends."""
-        line = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:500]
+        line = f"{type(error).__name__}: {str(error).partition(chr(10))[0].rstrip('.')}"[:500]
         return cls(worker=worker, reason=line.encode("utf-8", "replace").decode("utf-8"))
 
 

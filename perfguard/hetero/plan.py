@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from perfguard.errors import UsageError
 from perfguard.hetero.policies import BatchLimits
 from perfguard.records.training import Tail
+from perfguard.units import format_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,8 @@ class TrainingPlan:
             if self.limits[group].minimum > self.examples:
                 raise UsageError(
                     f"the smallest batch of {group}, {self.limits[group].minimum}, is larger than the data "
-                    f"({self.examples} examples); give more, or this group a smaller batch in a file of settings"
+                    f"({format_count(self.examples, 'example')}); give more, or this group a smaller batch in a file "
+                    "of settings"
                 )
 
     def rate_of(self, batch: float) -> float:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from perfguard.errors import UsageError
 from perfguard.hetero.algorithms import kinds_of, limits_of
 from perfguard.hetero.plan import Goal, Member, Patience, TrainingPlan
-from perfguard.records.training import Device, Kind, TrainingConfig, WorkerPlace
+from perfguard.hetero.policies import BatchLimits
+from perfguard.records.training import Device, GroupConfig, Kind, TrainingConfig, WorkerPlace
 
 
 def is_file(source: str) -> bool:
@@ -47,6 +48,13 @@ def places(config: TrainingConfig, cpus: Sequence[int]) -> tuple[WorkerPlace, ..
     return tuple(found)
 
 
+def _limits(name: str, group: GroupConfig) -> BatchLimits:
+    try:
+        return limits_of(group)
+    except UsageError as error:
+        raise UsageError(f"groups.{name}: {error}") from None
+
+
 def plan_of(
     config: TrainingConfig, workers: Sequence[WorkerPlace], examples: int, devices: Mapping[str, Device]
 ) -> TrainingPlan:
@@ -65,7 +73,7 @@ def plan_of(
             Member(name=place.name, group=place.group, makes_losses=not has_gpu or devices[place.group] is Device.CUDA)
             for place in workers
         ],
-        limits={name: limits_of(group) for name, group in groups.items()},
+        limits={name: _limits(name, group) for name, group in groups.items()},
         loss_batch=config.loss_batch,
         goal=Goal(
             epochs=config.epochs,

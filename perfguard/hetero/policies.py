@@ -24,7 +24,8 @@ class BatchLimits:
     def __post_init__(self) -> None:
         if not 1 <= self.minimum <= self.initial <= self.maximum:
             raise UsageError(
-                f"batch {self.initial} is not within 1 <= minimum {self.minimum} <= maximum {self.maximum}"
+                f"batch = {self.initial}, minimum = {self.minimum}, maximum = {self.maximum}: "
+                "minimum must be at least 1, maximum no less than minimum, and batch between the two"
             )
 
     def clamp(self, batch: float) -> int:

@@ -41,6 +41,7 @@ class Basis:
     source: str  # Of the examples, as in `DataConfig`
     run_id: str | None = None
     computer: str | None = None  # What it is
+    faster: float | None = None  # Times that replicas are as fast as a hogwild worker, where that was asked for
 
 
 def simulated(

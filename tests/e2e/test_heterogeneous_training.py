@@ -52,11 +52,22 @@ def make(features, classes):
 """
 
 
+ROWS = "algorithm = 'cpu'\n[data]\nsource = './rows.libsvm'\n"
+BROKEN = {
+    "folder": ("[data]\nsource = './.'\n", "kind = 'hogwild'\nbatch = 8\n"),
+    "many": (ROWS, "kind = 'hogwild'\nbatch = 8\nworkers = 100_000\n"),
+    "kind": (ROWS, "kind = 'hog'\n"),
+    "limits": (ROWS, "kind = 'hogwild'\nbatch = 64\nminimum = 512\nmaximum = 128\n"),
+}
+
+
 @pytest.fixture
 def training(empty_project):
     rows = "".join(f"{n % 2} 1:{n % 2} 2:{(n * 7) % 5}\n" for n in range(200))
     empty_project.write("rows.libsvm", rows)
     empty_project.write("train.toml", SETTINGS)
+    for name, line in BROKEN.items():
+        empty_project.write(f"{name}.toml", f"learning_rate = 0.1\nepochs = 2\n{line[0]}[groups.cpu]\n{line[1]}")
     return empty_project
 
 
@@ -85,7 +96,7 @@ def test_a_file_is_trained_on_and_the_run_is_shown_again_and_gone_on_from(traini
     assert "Loss by seconds of training" in (training.path / "report.html").read_text(encoding="utf-8")
     done = training.run("hetero", "train", "--resume")
     assert done.returncode == 2
-    assert "the run has made its 2 epochs; to go on, give --epochs with more than that" in done.stderr
+    assert "the run has already made 2 epochs, and they count; give --epochs with more than that" in done.stderr
     again = trained(training, "--resume", "--epochs", "3")
     assert again["trained"]["resumed_epoch"] == 2
     assert [epoch["epoch"] for epoch in again["epochs"]] == [3]
@@ -111,6 +122,10 @@ def test_the_target_decides_about_the_exit_code(training):
         (("train.toml", "--listen", "127.0.0.1:29557"), 2, "no group that takes part has is_remote = true"),
         (("train.toml", "--listen", "foo"), 2, "write HOST:PORT"),
         (("absent.toml",), 2, "absent.toml cannot be read"),
+        (("folder.toml",), 2, "is a folder; name a file in it"),
+        (("many.toml",), 3, "give the groups fewer workers"),
+        (("kind.toml",), 2, "kind.toml: groups.cpu"),
+        (("limits.toml",), 2, "groups.cpu: batch = 64, minimum = 512, maximum = 128"),
     ],
 )
 def test_what_cannot_be_trained_is_said_in_a_sentence(training, arguments, code, message):

@@ -188,7 +188,9 @@ def _config(loaded: LoadedConfig, options: dict[str, Any]) -> tuple[TrainingConf
         config = with_device(config, options["device"])
     require_algorithm(config.algorithm)
     if config.epochs <= trained:
-        raise UsageError(f"the run has made its {trained} epochs; to go on, give --epochs with more than that")
+        raise UsageError(
+            f"the run has already made {trained} epochs, and they count; give --epochs with more than that"
+        )
     if resumed and config.time_s is not None and config.time_s <= resumed.at_s:
         raise UsageError(f"the run has used {resumed.at_s:.1f} s; to go on, give --time with more than that")
     return config, resumed
@@ -264,6 +266,7 @@ class _Setup:
     speeds: Mapping[str, Speed]  # By group
     run_id: str | None = None  # The run that measured them
     computer: str | None = None  # Else the computer whose data sheets they are estimated from
+    faster: float | None = None  # Times that replicas are as fast as a hogwild worker, by `--speed`
     live: Balance | None = None  # What the run came to whose speeds these are
 
     @property
@@ -278,6 +281,7 @@ class _Setup:
             source=self.config.data.source,
             run_id=self.run_id,
             computer=self.computer,
+            faster=self.faster,
         )
 
 
@@ -353,7 +357,7 @@ def _changed(
     missing = sorted({place.group for place in workers} - set(speeds))
     if missing:
         raise UsageError(f"the run measured no speed of {', '.join(missing)}; give --speed, or another run")
-    return _Setup(config=config, workers=workers, examples=examples, speeds=speeds)
+    return _Setup(config=config, workers=workers, examples=examples, speeds=speeds, faster=options["speed"])
 
 
 def _hogwild(config: TrainingConfig) -> list[str]:

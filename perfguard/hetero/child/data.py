@@ -152,6 +152,8 @@ def _key(config: DataConfig) -> str:
             stat = Path(config.source).stat()
         except OSError as error:
             raise UsageError(f"{config.source} cannot be read: {error.strerror}") from error
+        if Path(config.source).is_dir():
+            raise UsageError(f"data.source = {config.source!r} is a folder; name a file in it")
         described |= {"size": stat.st_size, "changed": stat.st_mtime_ns}
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:12]
     return f"{Path(config.source).name.replace(':', '-')}-{digest}"

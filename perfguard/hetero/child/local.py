@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import torch
 from torch import nn
 
@@ -76,6 +77,21 @@ def share(model: nn.Module) -> None:
             "make it larger (docker: --shm-size), or the model smaller"
         )
     model.share_memory()
+
+
+def require_memory(workers: int) -> None:
+    """Check that there is memory for so many workers, each of which imports what this process has imported.
+
+    Raises:
+        HostUnfitError: There is not enough of it.
+    """
+    used = psutil.Process().memory_info()
+    needed, free = workers * (used.rss - used.shared), psutil.virtual_memory().available
+    if needed > free:
+        raise HostUnfitError(
+            f"{workers:,} workers need about {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free; "
+            "give the groups fewer workers"
+        )
 
 
 def device_of(group: GroupConfig) -> Device:

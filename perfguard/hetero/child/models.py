@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from perfguard.errors import UsageError
-from perfguard.hetero.child.data import Shape
+from perfguard.hetero.child.data import Examples, Shape
 from perfguard.records.training import Activation, ModelConfig
 
 LossSum = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -64,6 +64,37 @@ def build_model(config: ModelConfig, shape: Shape) -> nn.Module:
             if isinstance(layer, (nn.Linear, SparseLinear)):
                 nn.init.xavier_normal_(layer.weight, gain=2.0)
     return nn.Sequential(*layers)
+
+
+@torch.no_grad()
+def require_outputs(factory: str, model: nn.Module, examples: Examples) -> None:
+    """Check what a user's module makes of the first examples.
+
+    Raises:
+        UsageError: It fails, or its outputs are not [n, classes].
+    """
+    count = min(2, examples.shape.examples)
+    inputs, _ = examples.batch(0, count)
+    wanted = (count, examples.shape.classes)
+    was_training = model.training
+    model.eval()
+    try:
+        outputs = model(inputs)
+    except Exception as error:  # whatever foreign code raises
+        line = str(error).partition("\n")[0]
+        given = f"float32 [{count}, {examples.shape.features}]" if isinstance(inputs, torch.Tensor) else _ROWS
+        raise UsageError(
+            f"model.factory {factory!r}: its module fails on {count} examples: {type(error).__name__}: {line}; "
+            f"its input is {given}"
+        ) from error
+    finally:
+        model.train(was_training)
+    found = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+    if found != wanted:
+        raise UsageError(f"model.factory {factory!r}: for {count} examples its module gives {found}, not {wanted}")
+
+
+_ROWS = "a tuple of columns [nnz] int64, the start of each row [n] int64, and values [nnz]"
 
 
 def loss_sum(shape: Shape) -> LossSum:

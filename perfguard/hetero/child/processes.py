@@ -66,6 +66,8 @@ class Processes:
         self._processes: dict[str, Any] = {}
         self._watched: dict[int, str] = {}
         self._parent = os.getpid()
+        self.killed: list[str] = []
+        """Workers that did not stop when they were asked to, once the transport is closed."""
         for place in places:
             reader, writer = _packet_pipe()
             process = context.Process(
@@ -129,9 +131,10 @@ class Processes:
             self.send(worker, Stop())
             orders.close()
         deadline_s = time.monotonic() + _STOP_S
-        for process in self._processes.values():
+        for worker, process in self._processes.items():
             process.join(max(0.0, deadline_s - time.monotonic()))
             if process.is_alive():
+                self.killed.append(worker)
                 process.kill()
                 process.join()
         self._reports.close()

@@ -17,14 +17,24 @@ from perfguard.hetero.addresses import parse_address
 from perfguard.hetero.algorithms import make_policy
 from perfguard.hetero.child.checkpoints import read_checkpoint, write_checkpoint
 from perfguard.hetero.child.data import Examples, open_examples, prepare
-from perfguard.hetero.child.local import READY_S, Given, device_of, device_text, reasons_of, share, torch_device, work
-from perfguard.hetero.child.models import build_model, loss_sum
+from perfguard.hetero.child.local import (
+    READY_S,
+    Given,
+    device_of,
+    device_text,
+    reasons_of,
+    require_memory,
+    share,
+    torch_device,
+    work,
+)
+from perfguard.hetero.child.models import build_model, loss_sum, require_outputs
 from perfguard.hetero.child.processes import Processes
 from perfguard.hetero.child.remote import RemoteChannel, RemoteModel, Remotes, joined, listening
 from perfguard.hetero.child.workers import Replica, serve
 from perfguard.hetero.coordinator import Coordinator, Snapshot
 from perfguard.hetero.driving import Drive, Listener, wait_until_ready
-from perfguard.hetero.happenings import EpochEnded, Happening
+from perfguard.hetero.happenings import EpochEnded, Happening, WorkerGone
 from perfguard.hetero.messages import WorkerLost
 from perfguard.hetero.planning import plan_of
 from perfguard.records.training import (
@@ -67,8 +77,11 @@ def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
     examples = open_examples(place)
     torch.manual_seed(config.seed)
     model = build_model(config.model, examples.shape)
+    if config.model.factory is not None:
+        require_outputs(config.model.factory, model, examples)
     snapshot = _resumed(checkpoint, model) if job.resumes else None
     share(model)
+    require_memory(sum(not config.groups[place.group].is_remote for place in job.workers))
     groups = {name: config.groups[name] for name in dict.fromkeys(place.group for place in job.workers)}
     devices = {name: Device.CPU if group.is_remote else device_of(group) for name, group in groups.items()}
     plan = plan_of(config, job.workers, examples.shape.examples, devices)
@@ -76,7 +89,11 @@ def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
     given = Given(config, devices, model, place)
     with _remotes(job, examples, model) as remotes, closing(_transport(job, given, remotes)) as transport:
         ready = wait_until_ready(
-            transport, [each.name for each in job.workers], timeout_s=READY_S, clock=time.monotonic
+            transport,
+            [each.name for each in job.workers],
+            timeout_s=READY_S,
+            clock=time.monotonic,
+            wants_stop=follower.wants_stop,
         )
         if all(isinstance(message, WorkerLost) for message in ready):
             raise MeasurementError(f"no worker could be started: {reasons_of(ready)}")
@@ -91,6 +108,8 @@ def train(job: TrainingJob, follower: Follower) -> TrainingOutcome:
         )
         ending = drive.run(ready)
         at_s = time.monotonic() - began
+    for worker in transport.killed:
+        follower.happened(WorkerGone(at_s=at_s, worker=worker, reason="did not stop when it was asked to"))
     keeper.keep_last()
     return TrainingOutcome(
         ending=ending,

@@ -64,6 +64,8 @@ def render_balances(found: Mapping[str, Balance], basis: Basis) -> list[Renderab
 def _basis_lines(basis: Basis) -> tuple[str, str]:
     size = f"{format_count(basis.epochs, 'epoch')} of {basis.examples:,} examples of {basis.source}"
     speeds = f"measured by run {basis.run_id}" if basis.run_id else f"estimated from data sheets: {basis.computer}"
+    if basis.faster is not None:
+        speeds += f"; replicas {basis.faster:g} times as fast as a hogwild worker"
     return f"simulated  {basis.algorithm}, {size}; nothing is trained", f"speeds     {speeds}"
 
 
@@ -84,9 +86,9 @@ def use_line(use: TrainingUse, last: TrainingEpoch | None) -> str:
 
 
 def epoch_line(epoch: TrainingEpoch) -> str:
-    """`epoch 3: loss 0.8123 after 4.1 s of training, updates cpu 97.5 %, large 2.5 %`."""
+    """`epoch 3: loss 0.8123 after 4.1 s of training, updates so far cpu 97.5 %, large 2.5 %`."""
     shares = ", ".join(f"{name} {format_share(share)}" for name, share in shares_of(epoch.updates).items())
-    updates = f", updates {shares}" if shares else ""
+    updates = f", updates so far {shares}" if shares else ""
     return printable(f"epoch {epoch.epoch}: loss {epoch.loss:.4f} after {epoch.trained_s:.2f} s of training{updates}")
 
 
@@ -166,7 +168,7 @@ def _epochs(found: Training) -> RenderableType:
                 *(f"{epoch.batches[name]:,}" if name in epoch.batches else "-" for name in groups),
             )
         )
-    heads = [*(f">updates\n{name}" for name in groups), *(f">batch\n{name}" for name in groups)]
+    heads = [*(f">updates so far\n{name}" for name in groups), *(f">batch\n{name}" for name in groups)]
     return plain_table(">epoch", ">loss", ">training", *heads, rows=rows)
 
 

@@ -159,6 +159,9 @@ def test_a_worker_that_hangs_is_late_and_the_others_train_its_examples(tmp_path,
     assert run.outcome.ending is Ending.EPOCHS
     (late,) = run.of(RangeReturned)
     assert (late.worker, late.is_late) == ("cpu-0", True)
+    assert [(gone.worker, gone.reason) for gone in run.of(WorkerGone)] == [
+        ("cpu-0", "did not stop when it was asked to")
+    ]
     assert sum(each.trained for each in run.outcome.counters.values()) == 3 * 4000
 
 

@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 from perfguard.errors import StoreError, UsageError  # noqa: E402
 from perfguard.hetero.child.checkpoints import read_checkpoint, write_checkpoint  # noqa: E402
 from perfguard.hetero.child.data import Examples, open_examples, prepare  # noqa: E402
-from perfguard.hetero.child.models import build_model, loss_sum  # noqa: E402
+from perfguard.hetero.child.models import build_model, loss_sum, require_outputs  # noqa: E402
 from perfguard.hetero.child.workers import Hogwild, LocalModel, Replica, Stream, pieces_of, serve  # noqa: E402
 from perfguard.hetero.coordinator import Snapshot  # noqa: E402
 from perfguard.hetero.messages import ExecuteWork, Range, Report, ScheduleWork, Stop, Task, WorkerLost  # noqa: E402
@@ -231,6 +231,24 @@ def test_a_module_of_the_users_is_built_by_its_factory(examples, tmp_path, monke
     ):
         with pytest.raises(UsageError, match=message):
             build_model(ModelConfig(factory=factory), examples.shape)
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (nn.Linear(54, 9), r"for 2 examples its module gives \(2, 9\), not \(2, 7\)"),
+        (nn.Linear(53, 7), r"fails on 2 examples: RuntimeError: .*; its input is float32 \[2, 54\]"),
+        (nn.LSTM(54, 7), "gives tuple, not"),
+    ],
+)
+def test_a_module_that_does_not_fit_the_data_is_refused_before_training(tmp_path, module, message):
+    data = open_examples(prepare(DataConfig(source="covtype", examples=10), tmp_path))
+    with pytest.raises(UsageError, match=message):
+        require_outputs("my_net:make", module, data)
+    fitting = nn.Sequential(nn.BatchNorm1d(54), nn.Linear(54, 7))
+    require_outputs("my_net:make", fitting, data)
+    assert fitting.training
+    assert fitting[0].num_batches_tracked == 0
 
 
 def test_a_checkpoint_keeps_model_and_counters(model, tmp_path):

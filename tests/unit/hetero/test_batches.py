@@ -59,7 +59,7 @@ def test_the_additive_rule_changes_batches_once_a_period():
 @pytest.mark.parametrize("batches", [(0, 0, 4), (8, 9, 10), (8, 1, 4)])
 def test_limits_that_hold_no_initial_batch_are_refused(batches):
     initial, minimum, maximum = batches
-    with pytest.raises(UsageError, match=f"batch {initial}"):
+    with pytest.raises(UsageError, match=f"batch = {initial}, minimum = {minimum}, maximum = {maximum}"):
         BatchLimits(initial=initial, minimum=minimum, maximum=maximum)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from perfguard.errors import InterruptedRunError
 from perfguard.hetero.coordinator import Coordinator, Snapshot
 from perfguard.hetero.driving import BusyTime, Drive, Listener, Paces, wait_until_ready
 from perfguard.hetero.happenings import EpochEnded
@@ -127,6 +128,12 @@ def test_silent_workers_are_lost_before_training_begins():
     transport = Silent({})
     heard = wait_until_ready(transport, ["a-0", "b-0"], timeout_s=10, clock=transport.clock)
     assert heard == [ScheduleWork(worker="a-0"), WorkerLost(worker="b-0", reason="was not ready after 10 s")]
+
+
+def test_who_asks_for_it_ends_the_start_of_workers():
+    transport = Workers({})
+    with pytest.raises(InterruptedRunError, match="nothing was trained"):
+        wait_until_ready(transport, ["a-0"], timeout_s=10, clock=transport.clock, wants_stop=lambda: True)
 
 
 def test_busy_time_is_spread_over_the_bins_that_it_lies_in():
