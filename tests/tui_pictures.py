@@ -78,7 +78,7 @@ def recorded_history(runs: int = 30) -> History:
     points = [
         HistoryPoint(
             run_id=f"run-{index}",
-            t_wall=1.79e9 + 86400.0 * index,
+            t_wall=1_790_000_800 - 86400.0 * (runs - 1 - index),
             case_id=case_id,
             median_s=median_s
             * math.exp(draw.gauss(0, 0.003))

@@ -338,6 +338,7 @@ def plot_series(
         grid.fill([column], range(rows if change else 0), glyphs.margin, Role.AXIS)
         for depth, letter in enumerate(change):
             grid.put(column, rows + 1 + depth, letter, Role.ACCENT)
+    _write_software(grid, shown, columns, changes, rows + 1)
     if baseline_s is not None:
         row = row_of(baseline_s)
         free = [column for column in range(_RUN_LABELS + 1, width) if grid.at(column, row) == " "]
@@ -350,6 +351,19 @@ def plot_series(
         sign, role = _OUTCOME_SIGNS.get(point.outcome or "", (glyphs.point, Role.CANDIDATE))
         grid.put(column, row_of(point.median_s), sign, role)
     return [_series_legend(len(shown), len(points), baseline_s, glyphs), *grid.lines()]
+
+
+def _write_software(
+    grid: Grid, shown: Sequence[HistoryPoint], columns: Sequence[int], changes: Sequence[str], row: int
+) -> None:
+    """What is new beside each `S`, where there is room for it before the next change."""
+    marked = [index for index, change in enumerate(changes) if change]
+    for index, following in pairwise([*marked, None]):
+        assert index is not None  # noqa: S101 - only the last one is
+        end = grid.width if following is None else columns[following] - 1
+        stack, room = shown[index].stack_id, end - columns[index] - 2
+        if changes[index] == "S" and stack is not None and len(stack) <= room:
+            grid.write(columns[index] + 2, row, stack, Role.MUTED)
 
 
 def _write_dates(grid: Grid, shown: Sequence[HistoryPoint], end: int) -> None:

@@ -78,7 +78,8 @@ def plot_waterfall(attribution: Attribution, width: int, height: int, glyphs: Gl
     def total(name: str, value_s: float, role: Role) -> Line:
         """A step, and a line from the baseline's to it."""
         first, last = sorted(position(end, low, high, bar_width) for end in (balance.baseline_s, value_s))
-        whole = Span(" " * first + glyphs.bar * (last - first), role)
+        length = last - first + 1 if value_s != balance.baseline_s and bar_width >= 2 else 0
+        whole = Span(" " * first + glyphs.bar * length, role)
         return (*label(name, role), Span(f" {format_seconds(value_s):>{_VALUE_WIDTH}} ", role), whole)
 
     lines = [total("baseline", balance.baseline_s, Role.BASELINE)]

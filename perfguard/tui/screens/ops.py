@@ -28,7 +28,7 @@ from perfguard.tui.drawing.steps import plot_flame, plot_waterfall
 from perfguard.tui.keymap import KeyScope
 from perfguard.tui.screens.base import TURNED_TEXTS, ViewScreen
 from perfguard.tui.tables.columns import Filter
-from perfguard.tui.tables.ops import PAGE, OpsView, Order, balance_lines, op_lines, ops_table, rows_of, verdict_lines
+from perfguard.tui.tables.ops import PAGE, OpsView, Order, balance_lines, op_lines, ops_table, rows_of, verdict_line
 from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Lines, Pane, bindings_in
 from perfguard.units import format_number
@@ -137,7 +137,7 @@ class OpsScreen(ViewScreen):
         if attribution is None:
             lines = wrapped(_why_empty(self._case_with_ops()), width, Role.MUTED)
         else:
-            lines = verdict_lines(attribution, width)
+            lines = [verdict_line(attribution, width)]
         if not self.has_class("-tall"):  # else the table's title says it
             lines.insert(0, line(Span(case.title, Role.STRONG), Span(f"  {self._how_it_is_shown()}", Role.MUTED)))
         return lines[: max(1, height)]

@@ -16,7 +16,7 @@ from perfguard.report.op_tree import OpLevel, OpNode, OpRow, calls_text
 from perfguard.report.rows import change_word
 from perfguard.report.terminal.ops import balance_line
 from perfguard.tui.drawing.grid import Grid, position
-from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, cut, line, wrapped
+from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, fitted, line, width_of, wrapped
 from perfguard.tui.tables.columns import Column, TableSpec
 from perfguard.units import format_seconds, format_seconds_interval, format_share, format_signed_seconds
 
@@ -228,7 +228,7 @@ def op_lines(row: OpRow, attribution: Attribution | None, width: int) -> list[Li
         return [
             *_head_lines(node, node.delta, width),
             *chain.from_iterable(blamed),
-            *_delta_lines(node, node.delta, part, width),
+            *_delta_lines(node, node.delta, part, width, is_blamed=bool(blamed)),
         ]
     return [
         *wrapped(f"{node.level.value} {node.name}", width, Role.STRONG, indent=2),
@@ -246,12 +246,13 @@ def _head_lines(node: OpNode, delta: OpDelta, width: int) -> list[Line]:
     return [*lines, line(Span(f"{format_signed_seconds(delta.delta_s)}{interval}", _role_of_delta(node)))]
 
 
-def _delta_lines(node: OpNode, delta: OpDelta, part: str, width: int) -> list[Line]:
+def _delta_lines(node: OpNode, delta: OpDelta, part: str, width: int, *, is_blamed: bool) -> list[Line]:
     key = delta.key
     times = f"baseline {format_seconds(delta.baseline_s)} → candidate {format_seconds(delta.candidate_s)}"
     calls = f"{calls_text(delta)} {'call' if delta.baseline_calls == delta.candidate_calls == 1 else 'calls'}"
     lines = wrapped(f"{times}{part}, {calls}, q = {delta.q:.2g}", width, indent=2)
-    lines.append(line(Span(change_text(delta), _role_of_delta(node))))
+    if not is_blamed:  # else the culprit has said it
+        lines.append(line(Span(change_text(delta), _role_of_delta(node))))
     for name, text in (
         ("as", delta.detail),
         ("shapes", key.shapes),
@@ -269,10 +270,11 @@ def _blame(culprit: Culprit, width: int) -> list[Line]:
     return wrapped(f"culprit: {describe(culprit.fact)}", width, Role.SLOWER, indent=2)
 
 
-def verdict_lines(attribution: Attribution, width: int) -> list[Line]:
+def verdict_line(attribution: Attribution, width: int) -> Line:
     """The profiled step's difference, and the first culprit."""
-    culprits = [line(Span(cut(found.headline, width), Role.SLOWER)) for found in culprit_lines(attribution)[:1]]
-    return [*wrapped(f"profiled {step_text(attribution)}", width, Role.STRONG, indent=2), *culprits]
+    culprits = [Span(f"  {found.headline}", Role.SLOWER) for found in culprit_lines(attribution)[:1]]
+    content = line(Span(f"profiled {step_text(attribution)}", Role.STRONG), *culprits)
+    return fitted(content, width) if width_of(content) > width else content
 
 
 def balance_lines(attribution: Attribution, width: int) -> list[Line]:

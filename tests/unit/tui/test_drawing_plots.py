@@ -116,7 +116,7 @@ def test_runs_on_another_host_or_with_other_software_are_marked() -> None:
     points = [point for point in a_history().points if point.case_id == RED]
     assert [change for change in changes_before(points) if change] == ["H", "S"]
     drawn = text(plot_series(points, 16e-3, 80, 16, UNICODE))
-    assert drawn.splitlines()[-2].strip().split() == ["H", "S"]
+    assert drawn.splitlines()[-2].strip().split() == ["H", "S", "torch-2.8"]
     assert "baseline 16.00 ms" in drawn
 
 
