@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from perfguard.watch.view.run_view import CaseSeries, CaseView
 
 _NARROWEST = 3  # Columns below which an axis says nothing
 _NARROWEST_HILLS = 26  # Columns for the labels of both ends
+_HILL_SAMPLES = 2000  # The latest of each arm: they are drawn again in each look at the run
 _ECDF_LABELS = 5  # Columns left of the plot: `100 %`
 _DOTTED = 3
 """One point of so many is drawn of a dotted curve, so that curves can be distinguished without colour."""
@@ -197,13 +197,13 @@ def _ecdf_axis(width: int, bounds: tuple[float, float], glyphs: Glyphs) -> list[
 
 
 def plot_densities(series: CaseSeries, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """How the samples of each arm are spread over time, as hills on one axis; the outermost hundredth is cut off.
+    """How the latest samples of each arm are spread, as hills on one axis; the outermost hundredth is cut off.
 
     Gaussian kernels, as wide as Silverman's rule says (1986, eq. 3.30). Names and axis are included in `width` and
     `height`.
     """
     arms = (("baseline", series.baseline_s, Role.BASELINE), ("candidate", series.candidate_s, Role.CANDIDATE))
-    found = [(name, sorted(filter(math.isfinite, values)), role) for name, values, role in arms]
+    found = [(name, list(filter(math.isfinite, values[-_HILL_SAMPLES:])), role) for name, values, role in arms]
     shown = [arm for arm in found if arm[1]]
     if not shown:
         return [line(Span("no samples yet", Role.MUTED))]
@@ -234,9 +234,11 @@ def plot_densities(series: CaseSeries, width: int, height: int, glyphs: Glyphs) 
 
 def _densities(values: Sequence[float], low: float, high: float, columns: int) -> list[float]:
     counts = [0] * columns
+    scale = (columns - 1) / (high - low)
     for value in values:
-        counts[position(value, low, high, columns)] += 1
-    spread = statistics.pstdev(values) if len(values) > 1 else 0.0
+        counts[min(columns - 1, max(0, int((value - low) * scale + 0.5)))] += 1
+    mean = sum(values) / len(values)
+    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
     width = max(0.8, 1.06 * spread * len(values) ** -0.2 / (high - low) * columns)
     weights = [math.exp(-0.5 * (distance / width) ** 2) for distance in range(columns)]
     taken = [(column, count) for column, count in enumerate(counts) if count]
