@@ -60,6 +60,10 @@ class ManyCases:
         """The same curves for every case."""
         return replace(self._series, case_id=case_id)
 
+    def selection(self) -> None:
+        """No CPUs are known."""
+        return
+
     def deltas(self, _: str) -> tuple:
         """None were compared."""
         return ()
