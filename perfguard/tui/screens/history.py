@@ -16,7 +16,7 @@ from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import CaseHistory, changes_text, histories_of, unread_runs
 from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.grid import sparkline
-from perfguard.tui.drawing.plots import plot_series
+from perfguard.tui.drawing.series import plot_series
 from perfguard.tui.drawing.spans import UNICODE, Glyphs, Line, Role, Span, line, shortened, wrapped
 from perfguard.tui.drawing.verdicts import mark_of_outcome
 from perfguard.tui.screens.base import ViewScreen

@@ -8,7 +8,8 @@ import pytest
 
 from perfguard.report.case_history import changes_before
 from perfguard.tui.drawing.grid import Grid, draw_whisker, sparkline, thinned
-from perfguard.tui.drawing.plots import plot_densities, plot_ecdf, plot_pairs, plot_series
+from perfguard.tui.drawing.plots import plot_densities, plot_ecdf, plot_pairs
+from perfguard.tui.drawing.series import plot_series
 from perfguard.tui.drawing.spans import ASCII, UNICODE, Role, plain
 from perfguard.watch.view.run_view import CaseSeries
 from tests.tui_runs import RED, a_history, a_series
