@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError
+from perfguard.history.changes import ChangePoint, cases_on_machines
 from perfguard.history.database import Database, opened
 from perfguard.history.project_names import project_name
 from perfguard.history.queries import MAX_RUNS, read_log, read_points
 from perfguard.history.recording import catch_up
+from perfguard.history.states import read_states
 from perfguard.host.probe import probe
 from perfguard.records.facts import Fact
-from perfguard.records.history import History
+from perfguard.records.history import History, HistoryPoint
 from perfguard.store.baselines import BaselineStore
 
 
@@ -56,6 +58,18 @@ def read_history(loaded: LoadedConfig, case_ids: Collection[str] | None = None) 
     return History(
         points=points, baselines_s=_baselines_s(loaded, machine_id, case_ids), machine_id=machine_id, problems=problems
     )
+
+
+def read_changes(loaded: LoadedConfig, points: Sequence[HistoryPoint]) -> tuple[ChangePoint, ...]:
+    """The changes of all cases in these points, with what people said of them; those that need a look come first.
+
+    Raises:
+        DatabaseError: The database cannot be read.
+    """
+    with opened(loaded.config.database, loaded.project) as database:
+        states = read_states(database, project_name(loaded))
+    found = [change for case in cases_on_machines(points, states) for change in case.changes]
+    return tuple(sorted(found, key=lambda change: (not change.is_of_the_code, -change.after.t_wall)))
 
 
 def _baselines_s(loaded: LoadedConfig, machine_id: str | None, case_ids: Collection[str] | None) -> dict[str, float]:

@@ -95,7 +95,7 @@ def report_command(**options: Any) -> None:
 @click.option("-o", "--output", default="site", show_default=True, metavar="FOLDER", help="Folder to write.")
 @flag("--force", help="Overwrite files that perfguard did not write.")
 def publish_command(**options: Any) -> None:
-    """Write a static site over the recorded runs: a page for each, a table of all, and series of the cases.
+    """Write a static site over the recorded runs: their pages, a table of all, and the cases' changes and series.
 
     Only changed pages are written again, and pages of removed runs stay. Links are relative and nothing is loaded from
     elsewhere. So you can serve the folder from any place, such as GitHub Pages, or open it as files.

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from perfguard.history.changes import ChangePoint
+from perfguard.records.case_names import short_names
 from perfguard.records.history import History
 from perfguard.records.result import RunResult
 from perfguard.report.case_history import CaseHistory, changes_text, histories_of, short_source, unread_runs
@@ -58,8 +61,9 @@ def site_row(content: RunContent) -> SiteRow:
     )
 
 
-def render_index(rows: Sequence[SiteRow], history: History, *, source: str) -> str:
+def render_index(rows: Sequence[SiteRow], history: History, changes: Sequence[ChangePoint] = (), *, source: str) -> str:
     """The first page, from rows in any order; `source` says what it was made of, for its second line."""
+    published = {row.run_id for row in rows}
     ordered = sorted(rows, key=lambda row: (-(row.started_at or 0.0), row.run_id))
     return render_page(
         "index.html",
@@ -73,6 +77,7 @@ def render_index(rows: Sequence[SiteRow], history: History, *, source: str) -> s
             caption=format_count(len(rows), "run"),
             is_sortable=True,
         ),
+        changes=_changes_table(changes, published) if changes else None,
         cases=[_case(case) for case in sorted(histories_of(history), key=lambda case: case.case_id)],
         problems=unread_runs(history.problems),
     )
@@ -98,6 +103,33 @@ def _cells(row: SiteRow) -> tuple[Cell, ...]:
         row.suite or "-",
         row.source,
         row.machine or "-",
+    )
+
+
+def _changes_table(changes: Sequence[ChangePoint], published: AbstractSet[str]) -> Table:
+    names = short_names(change.after.case_id for change in changes)
+    return Table(
+        columns=("since", "case", ">change", ">95 % interval", "cause", "state", "between", "machine"),
+        rows=tuple(_change_cells(change, names[change.after.case_id], published) for change in changes),
+        keys=tuple(f"{c.after.case_id} {c.cause.value} {c.state.value} {c.after.machine_id or ''}" for c in changes),
+        caption=f"{format_count(len(changes), 'change')}, those that need a look first",
+        is_sortable=True,
+    )
+
+
+def _change_cells(change: ChangePoint, name: str, published: AbstractSet[str]) -> tuple[Cell, ...]:
+    before, after, said = change.before, change.after, change.stated
+    ends = " … ".join(short_source(point.source_id, point.commit) for point in (before, after))
+    link = f"{PAGES}/{_address(page_name(after.run_id))}" if after.run_id in published else ""
+    return cells(
+        Cell(content=moment(after.t_wall), sort=after.t_wall, class_="date", link=link),
+        Cell(content=name, title=after.case_id),
+        Number.of(format_effect, change.log_ratio),
+        Cell(content=f"{format_effect(change.lower)} … {format_effect(change.upper)}", class_="num"),
+        change.cause.value,
+        Cell(content=change.state.value, title=f"{said.author}: {said.reason}" if said is not None else ""),
+        cut_middle(ends, _MOST_CHARACTERS),
+        after.machine_id or "-",
     )
 
 

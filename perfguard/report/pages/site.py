@@ -13,8 +13,7 @@ from perfguard.codec import from_builtins, to_builtins
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
 from perfguard.history.queries import MAX_RUNS
-from perfguard.history.reading import read_history
-from perfguard.records.history import History
+from perfguard.history.reading import read_changes, read_history
 from perfguard.report.case_history import unread_runs
 from perfguard.report.escaping import island
 from perfguard.report.html.page import MARKER, look, render_report
@@ -62,7 +61,8 @@ def publish(loaded: LoadedConfig, site: Path, *, force: bool = False) -> Publish
     written = list(_write_runs(loaded, site, pages, failures, force=force))
     unchanged = len(pages) - len(written) - len(failures)
     rows, history = list(_rows(site)), read_history(loaded)
-    if _write_index(history, site, rows, force=force):
+    changes = read_changes(loaded, history.points)
+    if _write_index(render_index(rows, history, changes, source=look()), site, force=force):
         written.append(INDEX)
     if not (site / NO_JEKYLL).exists():
         write_text(site / NO_JEKYLL, "")
@@ -122,9 +122,8 @@ def _row_of(page: Path) -> SiteRow | None:
         return None
 
 
-def _write_index(history: History, site: Path, rows: list[SiteRow], *, force: bool) -> bool:
+def _write_index(text: str, site: Path, *, force: bool) -> bool:
     """Whether it had to be written."""
-    text = render_index(rows, history, source=look())
     index = site / INDEX
     if index.is_file() and index.read_text(encoding="utf-8", errors="replace") == text:
         return False

@@ -96,7 +96,7 @@ def test_a_log_tells_of_the_start_and_of_each_epoch():
     ]
     assert lines[0] == f"run {STARTED.run_id}: training on covtype"
     assert lines[1] == "training 294,407 parameters on 20,000 examples; cpu: CPU, large: CPU"
-    assert lines[-1] == "epoch 3: loss 0.5000 after 3.00 s of training, updates cpu 96 %, large 4 %"
+    assert lines[-1] == "epoch 3: loss 0.5000 after 3.00 s of training, updates so far cpu 96 %, large 4 %"
 
 
 @pytest.mark.parametrize("is_finished", [True, False])

@@ -13,9 +13,17 @@ from click.testing import CliRunner
 from perfguard.cli.commands.runs import publish_command as command
 from perfguard.config import load_config
 from perfguard.errors import StoreError, UsageError
+from perfguard.history.changes import change_points_of
+from perfguard.history.database import opened
+from perfguard.history.project_names import project_name
+from perfguard.history.recording import add_run
+from perfguard.records.history import History
+from perfguard.report.html.site import SiteRow, render_index
 from perfguard.report.pages import site
 from perfguard.report.pages.site import publish
+from tests import runs_over_time
 from tests.html_reports import a_project
+from tests.recorded_histories import COMMITS, a_run
 
 
 @pytest.fixture
@@ -38,6 +46,46 @@ def test_a_site_has_a_page_for_each_run_and_one_that_lists_them(project):
     index = (project / "site" / "index.html").read_text()
     assert 'href="runs/paired.html"' in index
     assert "▲ regressed" in index
+
+
+def test_the_first_page_lists_the_changes_of_cases(project):
+    loaded = load_config(project, {}, {})
+    with opened(loaded.config.database, loaded.project) as database:
+        for number in range(20):
+            median_s = (0.010 if number < 10 else 0.012) * (1 + 0.002 * (number % 3))
+            add_run(database, a_run(number, median_s, project=project_name(loaded)))
+    published(project)
+    (table,) = re.findall(r'id="changes".*?</section>', (project / "site" / "index.html").read_text(), re.DOTALL)
+    rows = re.findall("<tr.*?</tr>", table, re.DOTALL)[1:]
+    assert len(rows) == len(a_run(0).cases)
+    for row in rows:
+        assert re.search(r">\+(19|20)\.\d %<", row)
+        assert ">code<" in row
+        assert f"{COMMITS[9][:12]} … {COMMITS[10][:12]}" in row
+        assert "<a" not in row  # the run has no page
+
+
+def test_a_change_leads_to_the_page_of_the_run_that_it_came_with():
+    changes = change_points_of(runs_over_time.runs((8, 0.010), (8, 0.012)))
+    run_id = changes[0].after.run_id
+    row = SiteRow(
+        run_id=run_id, started_at=0.0, source="-", suite="", machine="", verdict="measured", worst="",
+        worst_log_ratio=None,
+    )  # fmt: skip
+    page = render_index([row], History(), changes, source="test")
+    (table,) = re.findall(r'id="changes".*?</section>', page, re.DOTALL)
+    assert f'href="runs/{run_id}.html"' in table
+    assert (
+        "href"
+        not in re.findall(r'id="changes".*?</section>', render_index([], History(), changes, source="test"), re.DOTALL)[
+            0
+        ]
+    )
+
+
+def test_without_changes_there_is_no_table_of_them(project):
+    published(project)
+    assert 'id="changes"' not in (project / "site" / "index.html").read_text()
 
 
 def test_what_has_not_changed_is_not_written_again(project):
