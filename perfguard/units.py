@@ -118,6 +118,14 @@ def format_ago(moment_s: float) -> str:
     return f"{format_duration(max(0.0, time.time() - moment_s))} ago"
 
 
+def format_day(moment_s: float) -> str:
+    """`2026-09-21` in UTC, seconds since the epoch; `-` where no calendar has such a day."""
+    try:
+        return time.strftime("%Y-%m-%d", time.gmtime(moment_s))
+    except (OverflowError, OSError, ValueError):
+        return "-"
+
+
 def format_count(number: int, noun: str) -> str:
     """`1 case`, `2 cases`."""
     if number == 1:

@@ -14,6 +14,7 @@ from perfguard.units import (
     format_calls,
     format_change,
     format_count,
+    format_day,
     format_duration,
     format_effect,
     format_number,
@@ -174,3 +175,11 @@ def test_calls_are_counted_in_words(number, text):
 )
 def test_counted_nouns_have_their_plural(noun, two):
     assert (format_count(1, noun), format_count(2, noun)) == (f"1 {noun}", f"2 {two}")
+
+
+@pytest.mark.parametrize(
+    ("moment_s", "expected"),
+    [(0.0, "1970-01-01"), (1_790_000_800.0, "2026-09-21"), (1e300, "-"), (math.nan, "-"), (math.inf, "-")],
+)
+def test_a_day_that_no_calendar_has_is_a_dash(moment_s, expected):
+    assert format_day(moment_s) == expected

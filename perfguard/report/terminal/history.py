@@ -15,7 +15,7 @@ from perfguard.report.case_history import changes_before, short_source
 from perfguard.report.scales import bounds_of
 from perfguard.report.shown import Number
 from perfguard.report.terminal.tables import plain_table, texts
-from perfguard.units import format_count, format_effect, format_seconds
+from perfguard.units import format_count, format_day, format_effect, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -99,7 +99,7 @@ def _changes(each: CaseOnMachine) -> Iterable[RenderableType]:
         if change.stated is not None:
             said = change.stated
             yield from texts(
-                f"  {said.state.value}: {said.reason} ({said.author}, {_date(said.stated_at)})", style="dim"
+                f"  {said.state.value}: {said.reason} ({said.author}, {format_day(said.stated_at)})", style="dim"
             )
         elif change.is_of_the_code and change.before.commit and change.after.commit and change.log_ratio > 0:
             ends = shlex.join(["--good", change.before.commit[:12], "--bad", change.after.commit[:12]])
@@ -122,13 +122,9 @@ def _source(point: HistoryPoint) -> str:
 
 
 def _day(point: HistoryPoint) -> str:
-    return _date(point.t_wall)
+    return format_day(point.t_wall)
 
 
 def _moment(point: HistoryPoint) -> str:
     """Month, day and time in UTC; the year is in the title."""
     return time.strftime("%m-%d %H:%M", time.gmtime(point.t_wall))
-
-
-def _date(t_wall: float) -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime(t_wall))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
-from itertools import pairwise
 
 from perfguard.records.history import HistoryPoint
 from perfguard.records.verdict import Outcome
@@ -12,7 +10,7 @@ from perfguard.report.case_history import changes_before
 from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.grid import NO_ROOM, Canvas, Grid, draw_whisker, position
 from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, line
-from perfguard.units import format_count, format_seconds
+from perfguard.units import format_count, format_day, format_seconds
 
 _RUN_LABELS = 9  # Columns left of the plot: `12.34 ms `
 _WIDEST_RUN = 12  # Columns from one run to the next
@@ -74,9 +72,8 @@ def _write_software(
 ) -> None:
     """What is new beside each `S`, where there is room for it before the next change."""
     marked = [index for index, change in enumerate(changes) if change]
-    for index, following in pairwise([*marked, None]):
-        assert index is not None  # noqa: S101 - only the last one is
-        end = grid.width if following is None else columns[following] - 1
+    ends = [*(columns[following] - 1 for following in marked[1:]), grid.width]
+    for index, end in zip(marked, ends, strict=False):
         stack, room = shown[index].stack_id, end - columns[index] - 2
         if changes[index] == "S" and stack is not None and len(stack) <= room:
             grid.write(columns[index] + 2, row, stack, Role.MUTED)
@@ -84,9 +81,7 @@ def _write_software(
 
 def _write_dates(grid: Grid, shown: Sequence[HistoryPoint], end: int) -> None:
     """Days of the first and the last run in the last line, the last one up to the column of its point."""
-    first, last = (
-        datetime.fromtimestamp(point.t_wall, tz=timezone.utc).strftime("%Y-%m-%d") for point in (shown[0], shown[-1])
-    )
+    first, last = format_day(shown[0].t_wall), format_day(shown[-1].t_wall)
     grid.write(_RUN_LABELS + 1, grid.height - 1, first, Role.AXIS)
     if end > _RUN_LABELS + 2 * len(first) + 3:
         grid.write(end + 1 - len(last), grid.height - 1, last, Role.AXIS)
