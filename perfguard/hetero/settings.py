@@ -60,7 +60,7 @@ def parse(text: str, where: str) -> TrainingConfig:
             require_known(table[key], kind, f"{where}: {key}")
     for name, group in _groups_of(table):
         require_known(group, GroupConfig, f"{where}: groups.{name}")
-        from_table(group, GroupConfig, f"{where}: groups.{name}")
+        from_table(group, GroupConfig, f"{where}: groups.{name}")  # an error in the whole would not name the group
     return from_table(table, TrainingConfig, where)
 
 

@@ -15,8 +15,8 @@ from perfguard.units import format_change, format_count, format_seconds
 from perfguard.watch.view.run_view import CaseSeries, CaseView
 
 _NARROWEST = 3  # Columns below which an axis says nothing
-_NARROWEST_HILLS = 26  # Columns for the labels of both ends
-_HILL_SAMPLES = 2000  # The latest of each arm: they are drawn again in each look at the run
+_NARROWEST_DENSITIES = 26  # Columns for the labels of both ends
+_DENSITY_SAMPLES = 2000  # The latest of each arm: they are drawn again in each look at the run
 _ECDF_LABELS = 5  # Columns left of the plot: `100 %`
 _DOTTED = 3
 """One point of so many is drawn of a dotted curve, so that curves can be distinguished without colour."""
@@ -191,18 +191,18 @@ def _ecdf_axis(width: int, bounds: tuple[float, float], glyphs: Glyphs) -> list[
 
 
 def plot_densities(series: CaseSeries, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """How the latest samples of each arm are spread, as hills on one axis; the outermost hundredth is cut off.
+    """Kernel density estimates of each arm's latest samples on one axis; the outermost hundredth is cut off.
 
-    Gaussian kernels, as wide as Silverman's rule says (1986, eq. 3.30). Names and axis are included in `width` and
+    Gaussian kernels, bandwidth by Silverman's rule (1986, eq. 3.28). Names and axis are included in `width` and
     `height`.
     """
     arms = (("baseline", series.baseline_s, Role.BASELINE), ("candidate", series.candidate_s, Role.CANDIDATE))
-    found = [(name, list(filter(math.isfinite, values[-_HILL_SAMPLES:])), role) for name, values, role in arms]
+    found = [(name, list(filter(math.isfinite, values[-_DENSITY_SAMPLES:])), role) for name, values, role in arms]
     shown = [arm for arm in found if arm[1]]
     if not shown:
         return [line(Span("no samples yet", Role.MUTED))]
     rows = (height - 2) // len(shown) - 1
-    if width < _NARROWEST_HILLS or rows < 1:
+    if width < _NARROWEST_DENSITIES or rows < 1:
         return [NO_ROOM]
     every = sorted(value for _, values, _ in shown for value in values)
     cut_off = len(every) // 100
@@ -212,8 +212,9 @@ def plot_densities(series: CaseSeries, width: int, height: int, glyphs: Glyphs) 
         grid = Grid(width, rows + 1)
         grid.write(0, 0, name, role)
         densities = _densities(values, low, high, width)
+        highest = max(densities)
         for column, density in enumerate(densities):
-            eighths = round(density / max(densities) * rows * len(glyphs.levels))
+            eighths = round(density / highest * rows * len(glyphs.levels))
             for row in range(rows, 0, -1):
                 filled = min(len(glyphs.levels), eighths - (rows - row) * len(glyphs.levels))
                 if filled > 0:

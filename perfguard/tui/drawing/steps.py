@@ -61,8 +61,8 @@ def _look(frame: Frame) -> tuple[str, Role]:
 def plot_waterfall(attribution: Attribution, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     """One line a part, each bar beginning where the one above ends; both steps at top and bottom.
 
-    Parts that do not fit into `height` lines are summed up as `further parts`. The differences fill the bars, also that
-    of the steps.
+    Parts that do not fit into `height` lines are summed up as `further parts`. The differences fill the bars; the
+    candidate's line is as long as their sum.
     """
     balance = attribution.balance
     parts = _joined(parts_of(attribution), max(1, height - 2))

@@ -34,7 +34,8 @@ from perfguard.tui.widgets.texts import Lines, Pane, bindings_in
 from perfguard.units import format_number
 from perfguard.watch.view.run_view import CaseView
 
-_OP, _PICTURES = "selected op", ("waterfall", "flame graph")
+_OP, _WATERFALL, _FLAME = "selected op", "waterfall", "flame graph"
+_PICTURES = (_WATERFALL, _FLAME)
 _ORDERS = tuple(Order)
 _LEAST_BARS = 5  # Lines of a waterfall; words that do not fit below are scrolled to
 
@@ -153,7 +154,7 @@ class OpsScreen(ViewScreen):
     @property
     def _picture(self) -> str:
         """The picture that is drawn, also where it is hidden."""
-        return _PICTURES[0] if self._front == _OP else self._front
+        return _WATERFALL if self._front == _OP else self._front
 
     def update_details(self) -> None:
         """The op under the cursor and a picture; where there is no room for both, the one in front."""
@@ -171,11 +172,11 @@ class OpsScreen(ViewScreen):
 
     def _draw_picture(self, width: int, height: int) -> list[Line]:
         attribution, case = self._attribution, self.session.case
-        if self._picture == _PICTURES[0] and attribution is not None:
+        if self._picture == _WATERFALL and attribution is not None:
             words = balance_lines(attribution, width)
             bars = plot_waterfall(attribution, width, max(_LEAST_BARS, height - len(words) - 1), self.glyphs)
             return [*bars, EMPTY, *words]
-        if self._picture == _PICTURES[1] and self._tree and case is not None:
+        if self._picture == _FLAME and self._tree and case is not None:
             return plot_flame(frames_of(self._tree, case.case_id), width, height, self.glyphs)
         return []
 
