@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from perfguard.errors import MeasurementError
-from perfguard.records.run import BlockConditions
+from perfguard.records.run import BlockConditions, Stage
 from perfguard.records.verdict import Policy
-from perfguard.stats.voiding import void_blocks
+from perfguard.stats.voiding import void_blocks, voided_blocks
 
 
 def quiet(block, **changes):
@@ -63,6 +64,27 @@ def test_load_of_other_programs_voids_where_it_is_not_always_there():
     assert void_blocks(conditions, rule(0.25, least=1)).voided[0].causes == {"foreign_share": 0.06}
     assert voided([quiet(block, foreign_ratio=0.3 + 0.001 * block) for block in range(12)]) == []
     assert voided(run_with(quiet(3, foreign_ratio=0.9))) == []  # unknown in the others
+
+
+def foreign(*ratios):
+    return [quiet(block, foreign_ratio=ratio) for block, ratio in enumerate(ratios)]
+
+
+def test_load_of_other_programs_is_judged_from_five_blocks_on_and_beyond_its_limit():
+    assert voided(foreign(0.9, 0.0, 0.0, 0.0, 0.0), 1.0) == [0]
+    assert voided(foreign(0.9, 0.0, 0.0, 0.0), 1.0) == []
+    assert voided(foreign(0.051, 0.0, 0.0, 0.0, 0.0), 1.0) == [0]
+    assert voided(foreign(0.05, 0.0, 0.0, 0.0, 0.0), 1.0) == []
+
+
+def test_voided_blocks_of_a_run_are_those_of_all_its_stages():
+    stages = {
+        Stage.MAIN: run_with(quiet(3, steal_ratio=0.5)),
+        Stage.CONFIRMATION: [quiet(block, steal_ratio=0.5 * (block == 14)) for block in range(12, 24)],
+    }
+    assert voided_blocks(SimpleNamespace(conditions=lambda stage: stages.get(stage, []))) == {3, 14}
+    stages[Stage.MAIN] = run_with(quiet(3, control_s=(math.nan,)))
+    assert voided_blocks(SimpleNamespace(conditions=lambda stage: stages.get(stage, []))) == {14}
 
 
 def test_many_involuntary_switches_void():
