@@ -13,7 +13,6 @@ CONFIGURATION = """\
 suite = "existing"
 asv = "asv.conf.json"
 pytest = ["tests/test_*.py"]
-pass_env = ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"]
 sample_s = 0.005
 samples = 3
 max_blocks = 12

@@ -10,7 +10,7 @@ from perfguard.records.plan import EnvProfile
 PASSED_THROUGH = (
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER", "LOGNAME",
     "SSL_CERT_FILE", "CXX", "CC", "TORCHINDUCTOR_CACHE_DIR", "PERFGUARD_KERNEL_CACHE", "PERFGUARD_TASKS",
-    "XDG_CACHE_HOME", "XDG_DATA_HOME",
+    "XDG_CACHE_HOME", "XDG_DATA_HOME", "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "PYTEST_PLUGINS",
 )  # fmt: skip
 """Variables that a worker needs to start at all; everything else is dropped, tokens included."""
 

@@ -7,7 +7,7 @@ import pytest
 from perfguard.errors import ConfigError
 from perfguard.records.facts import fact
 from perfguard.runner.process.arm_worker import CaseRefused
-from tests.adopted_suites import cases_of, imports_torch
+from tests.adopted_suites import AdoptedSuite, cases_of, imports_torch
 from tests.worker_rigs import completed, failures
 
 DOCUMENTED = '''
@@ -254,9 +254,10 @@ def test_settings_marks_and_hooks_of_pytest_benchmark_are_accepted(suite):
     assert completed(suite.measure(case)) == [case.id]
 
 
-def test_plugins_that_would_run_a_test_elsewhere_or_end_it_keep_still(suite):
+def test_plugins_that_would_run_a_test_elsewhere_or_end_it_keep_still(tmp_path):
     pytest.importorskip("xdist")
     pytest.importorskip("pytest_timeout")
+    suite = AdoptedSuite(tmp_path)
     suite.write("pytest.ini", "[pytest]\naddopts = -n 2 --timeout=1\n")
     case = only(
         suite.tests(
