@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-result-checks proof-crashes proof-change-points proof-history proof-fleet proof-readers fuzz fuzz-api pictures docs build clean help
+.PHONY: run test test-long test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-result-checks proof-crashes proof-change-points proof-history proof-fleet proof-readers fuzz fuzz-api pictures docs build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -23,16 +23,21 @@ run: $(READY) ## Fingerprint this machine, measure the quick suite, compare, jud
 	$(BIN)/perfguard gate --suite quick $(ARGS)
 
 # Every process of a test that starts pytest would rewrite all its plugins' assertions again, 1.3 s of CPU time each.
-test test-fast: export PYTHONDONTWRITEBYTECODE :=
+test test-long test-fast: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(READY) ## The whole test suite: what measures in one process, all the rest in three beside it
-	$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder --durations=12 $(ARGS)
+# What measures runs in one process, all the rest in three beside it.
+TEST := $(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder --durations=12
+test: $(READY) ## The test suite
+	$(TEST) -m 'not long' $(ARGS)
+
+test-long: $(READY) ## The tests that take longest; a shorter one in `make test` holds the path of each
+	$(TEST) -m long $(ARGS)
 
 test-fast: $(READY) ## Unit and property tests alone
 	$(BIN)/python -m pytest -n 2 tests/unit tests/property $(ARGS)
 
 COVERAGE := --cov --cov-report=term:skip-covered --cov-fail-under=95
-coverage: ## The whole test suite, with the coverage by branch of gate/ and stats/
+coverage: ## The test suite, with the coverage by branch of gate/ and stats/
 	$(MAKE) --no-print-directory test ARGS="$(COVERAGE) $(ARGS)"
 
 docs: $(READY) ## The documentation as a site in .perfguard/site; a broken link fails

@@ -52,10 +52,10 @@ def format_ratio(ratio: float | None) -> str:
 
 
 def format_change(ratio: float, lower: float = -math.inf, upper: float = math.inf) -> str:
-    """A difference as a part of a whole, 0.062, with its interval: `+6.2 % [5.1, 7.4]`; infinite ends are unknown."""
+    """A difference as a part of a whole, 0.062, with its interval: `+6.20 % [5.11, 7.40]`, if its ends are known."""
     if not math.isfinite(ratio):
         return _not_finite(ratio, plus="+")
-    digits = 1 if abs(ratio) >= 0.01 else 2
+    digits = 1 if abs(ratio) >= 0.1 else 2  # as of effects
     text = f"{ratio * 100:+.{digits}f} %"
     if not (math.isfinite(lower) and math.isfinite(upper)):
         return text

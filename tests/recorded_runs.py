@@ -13,6 +13,7 @@ from pathlib import Path
 
 from perfguard.codec import to_json
 from perfguard.gate.paired.judging import PairedJudge
+from perfguard.gate.paired.results import verdict_event
 from perfguard.gate.rules.confirmation import flagged_cases
 from perfguard.gate.rules.policy import exit_code
 from perfguard.recordings import encode_event
@@ -285,17 +286,7 @@ def _confirm(recording: Recording, judge: PairedJudge) -> None:
 def _judge(recording: Recording, judge: PairedJudge) -> None:
     result = judge.conclude(recording.data)
     for verdict in result.verdicts:
-        estimate = verdict.comparison.estimate
-        recording.emit(
-            happened.VerdictReached(
-                case_id=verdict.case_id,
-                outcome=verdict.outcome.value,
-                log_ratio=estimate.log_ratio if estimate else None,
-                lower=estimate.interval.lower if estimate else None,
-                upper=estimate.interval.upper if estimate else None,
-                reasons=verdict.reasons,
-            )
-        )
+        recording.emit(verdict_event(verdict))
     code = int(exit_code(result))
     recording.emit(happened.RunFinished(outcome=result.outcome.value, exit_code=code, reasons=result.reasons))
 

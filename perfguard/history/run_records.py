@@ -130,9 +130,10 @@ def _cases(data: RunData) -> Iterator[CaseRecord]:
             continue
         logs = [math.log(median_s) for median_s in medians_s]
         verdict = data.verdicts.get(case_id)
+        judged_s = (verdict and verdict.candidate_s) or 0.0  # of all stages that the verdict rests on
         yield CaseRecord(
             case_id=case_id,
-            median_s=statistics.median(medians_s),
+            median_s=judged_s if 0 < judged_s < _LONGEST_S else statistics.median(medians_s),
             spread_ratio=_in_millionths(statistics.stdev(logs)) if len(logs) > 1 else None,
             blocks=min(len(logs), _MOST_BLOCKS),
             outcome=verdict.outcome if verdict else None,

@@ -222,6 +222,8 @@ class VerdictReached:
     lower: float | None  # Lower bound of its interval
     upper: float | None
     reasons: tuple[Fact, ...] = ()  # What was seen and why it leads to the outcome
+    baseline_s: float | None = None  # Median seconds of an iteration in the blocks of the effect; None where unknown
+    candidate_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

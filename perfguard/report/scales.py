@@ -34,6 +34,12 @@ def nice_above(value: float) -> float:
     return next((step * power for step in _STEPS if value <= step * power * (1 + 1e-9)), 10.0 * power)
 
 
+def round_values(low: float, high: float, most: int) -> list[float]:
+    """Values from `low` to `high` in equal steps of 1, 2 or 5 times a power of ten, ascending; about `most`."""
+    step = nice_above((high - low) / most)
+    return [index * step for index in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
 def bounds_of(values: Sequence[float], *, margin: float = 0.05) -> tuple[float, float]:
     """Ends of an axis that shows all finite values with some room; (0, 1) where there are none."""
     finite = [value for value in values if abs(value) < _ENDLESS]

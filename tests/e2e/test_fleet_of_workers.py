@@ -96,6 +96,7 @@ def test_a_worker_that_is_stopped_gives_its_shard_back(fleet):
     assert (state()["state"], state()["attempt"]) == ("waiting", 0)
 
 
+@pytest.mark.long
 def test_a_drained_host_gets_no_work(fleet):
     worked(fleet, "--class", "lab", "--name", "bench-1")
     fleet.run("fleet", "hosts", "--drain", "bench-1", "--because", "new memory")

@@ -102,6 +102,7 @@ def test_a_file_is_trained_on_and_the_run_is_shown_again_and_gone_on_from(traini
     assert [epoch["epoch"] for epoch in again["epochs"]] == [3]
 
 
+@pytest.mark.long
 def test_the_target_decides_about_the_exit_code(training):
     assert trained(training, "train.toml", "--target-loss", "0.9")["outcome"]["ending"] == "target"
     missed = trained(training, "train.toml", "--target-loss", "1e-9", code=1)
@@ -183,6 +184,7 @@ def test_a_model_that_does_not_fit_into_shared_memory_is_said_with_both_sizes(tr
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_an_accelerator_without_memory_left_is_lost_and_the_others_train_on(training):
     training.write("my_net.py", FULL_BEYOND_16)
     settings = SETTINGS.replace("width = 8", 'factory = "my_net:make"').replace("batch = 32", "batch = 32\nworkers = 1")

@@ -36,8 +36,10 @@ def test_settings_that_the_script_ignores_do_not_apply(training):
         (("--arm", "set:optimizer=fused", "train.py", MANY, "own"), 2, "ignores optimizer=fused"),
         (("--timeout", "5", "tiny.case"), 2, "--timeout is for scripts"),
         (("--timeout", "nan", "train.py", MANY), 2, "'nan' is no time"),
-        (("train.py", "40", "plain"), 3, "makes no step of a torch.optim optimizer"),
-        (("train.py", MANY, "unseeded"), 3, "computes something else each time"),
+        pytest.param(
+            ("train.py", "40", "plain"), 3, "makes no step of a torch.optim optimizer", marks=pytest.mark.long
+        ),
+        pytest.param(("train.py", MANY, "unseeded"), 3, "computes something else each time", marks=pytest.mark.long),
         (("train.py",), 3, "IndexError"),
     ],
 )

@@ -72,6 +72,7 @@ def test_a_task_is_run_shown_and_keeps_all_rules(project):
     assert (logs / "mlperf_log_detail.txt").read_text().startswith(":::MLLOG")
 
 
+@pytest.mark.long
 def test_cells_are_compared_and_equal_ones_have_an_interval_around_one(project):
     found = result(project, "compare", "./fast.toml", "-b", "onnxruntime,onnxruntime", "--rounds", "3")
     cells = {cell["cell"]["backend"] + cell["cell"]["precision"] + str(cell["cell"]["copy"]): cell
@@ -98,6 +99,7 @@ def test_other_scenarios(project, scenario):
     assert not codes or cell["outcome"] == "invalid"
 
 
+@pytest.mark.long
 def test_a_higher_target_is_open_and_red_whatever_the_speed(project):
     found = result(project, "run", "./fast.toml", "--target", "1.0", "--part", "tiny", "-p", "bf16", "-b", "openvino")
     (cell,) = found["cells"]
@@ -107,6 +109,7 @@ def test_a_higher_target_is_open_and_red_whatever_the_speed(project):
     assert package_of(project, found).joinpath("open").is_dir()
 
 
+@pytest.mark.long
 def test_a_training_is_run_with_five_seeds_until_its_quality_is_reached(project):
     found = result(project, "run", "digits", "--scenario", "training")
     (cell,) = found["cells"]
@@ -121,6 +124,7 @@ def test_a_training_is_run_with_five_seeds_until_its_quality_is_reached(project)
     assert json.loads(project.run("show", found["run_id"], "--format", "json").stdout)["cells"] == found["cells"]
 
 
+@pytest.mark.long
 def test_random_weights_measure_speed_alone(project):
     missing = result(project, "run", "mobilenet-edgetpu")
     assert missing["cells"][0]["outcome"] == "failed"
@@ -151,6 +155,7 @@ def test_the_example_of_an_own_model_in_the_documentation_is_valid(project):
     assert cell["quality"] >= 0.9506
 
 
+@pytest.mark.long
 def test_a_part_of_the_machine_that_is_not_there_is_a_row(project):
     found = result(project, "compare", "./fast.toml", "-b", "eager", "--on", "loaded,cuda", "--rounds", "3")
     loaded, cuda = found["cells"]
@@ -211,6 +216,7 @@ def test_what_cannot_be_run_is_said_in_a_sentence(project, arguments, says):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_an_audit_measures_a_package_again_and_is_shown(project):
     package = package_of(project, result(project, "run", "./fast.toml", "--part", "tiny"))
     manifest = json.loads((package / "package.json").read_text())

@@ -10,6 +10,7 @@ import pytest
 STEP = "step.lstm_lm[layers=2,hidden=128,sequence=32,batch=16,dtype=fp32,mode=eager]"
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.two_cpus,
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks need two CPUs"),
 ]

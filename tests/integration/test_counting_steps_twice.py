@@ -21,6 +21,7 @@ def smallest(spec):
     return next((case for case in cases if case.phase is not Phase.FORWARD), cases[0])
 
 
+pytestmark = pytest.mark.long
 CASES = [case for case in map(smallest, BENCHMARKS) if is_countable(case)]
 
 

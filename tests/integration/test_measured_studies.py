@@ -50,6 +50,7 @@ def test_a_donut_is_measured_once_stored_and_reported(invoke, tmp_path: Path) ->
     assert (tmp_path / "study" / "evidence" / "donuts-lstm.json").stat().st_mtime_ns == written
 
 
+@pytest.mark.long
 def test_phases_are_compared_with_few_and_many_classes(invoke, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(collect, "PHASES_CASE", SMALL_RETINANET)
     monkeypatch.setattr(profiled, "_PHASES_SIZE", ProfileSize(processes=1, steps=1, where=False))

@@ -111,6 +111,7 @@ def test_ranks_with_an_exchange_train_like_one_process_on_all_their_examples(gro
     assert calls[0].check() == pytest.approx({"loss": first[-1], **step.check()}, rel=1e-5)
 
 
+@pytest.mark.long
 def test_plain_ranks_have_seeds_of_their_own_and_rank_0_trains_as_if_it_were_alone(group_of):
     plain = group_of(Ranks(ranks=2, parallel=Parallel.PLAIN)).set_up(SEED)
     seed_everything(SEED, CASE["id"])
@@ -170,7 +171,9 @@ SPARSE = {"batch": 4, "rows": 50}
 FROZEN = {"image_size": 96, "classes": 7, "batch": 1, "memory_format": "channels_last"}
 
 
-@pytest.mark.parametrize(("name", "shape"), [("dlrm", SPARSE), ("retinanet_resnext50", FROZEN)])
+@pytest.mark.parametrize(
+    ("name", "shape"), [("dlrm", SPARSE), pytest.param("retinanet_resnext50", FROZEN, marks=pytest.mark.long)]
+)
 def test_steps_with_sparse_gradients_or_frozen_weights_average_them_too(group_of, name, shape):
     target, parameters = f"perfguard.benchmarks.steps:{name}", {**shape, "dtype": "bf16", "mode": "eager"}
     call = group_of(Ranks(ranks=2), {"id": name, "target": target, "parameters": parameters, "phase": "step"}).set_up(1)
@@ -184,6 +187,7 @@ def test_more_ranks_than_cores_are_refused(group_of):
         group_of(Ranks(ranks=3))
 
 
+@pytest.mark.long
 def test_cases_with_ranks_are_timed_beside_a_case_without(tmp_path):
     once = replace(SETTINGS, max_blocks=1)
     starter = starter_in(tmp_path, once, cpus=CPUS)
@@ -202,6 +206,7 @@ def is_living(pid):
         return False
 
 
+@pytest.mark.long
 def test_a_rank_that_hangs_ends_its_case_with_a_reason(tmp_path):
     patient = replace(IMPATIENT, setup_timeout_s=60)  # torch is imported three times
     starter, case = starter_in(tmp_path, patient, cpus=CPUS), catalogue_case("step.bert", **TWO)

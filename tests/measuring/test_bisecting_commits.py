@@ -52,6 +52,7 @@ def test_names_the_slower_commit_skips_the_broken_one_and_measures_nothing_twice
     assert again.stdout.startswith("## perfguard bisect: found")
 
 
+@pytest.mark.long
 def test_interrupted_it_keeps_what_it_has_and_goes_on(project, history):
     arguments = ("bisect", "--good", history[0], "-c", "tiny.sum")
     process = project.start(*arguments, "-v", "--format", "json")

@@ -132,6 +132,7 @@ def test_a_revision_from_before_the_benchmarks_were_renamed_is_measured(checkout
     assert not result["gate"]["identical"]
 
 
+@pytest.mark.long
 def test_slowdowns_are_red_exactly_where_they_are(checkout: Path) -> None:
     """One is injected; bf16 products lose their native instructions, on a CPU that has any."""
     slower = (LINEAR, NARROW) if HAS_BF16 else (LINEAR,)
@@ -146,6 +147,7 @@ def test_slowdowns_are_red_exactly_where_they_are(checkout: Path) -> None:
     assert found == dict.fromkeys(slower, "regressed")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs for a mask that can shrink")
 def test_an_arm_whose_mask_shrinks_when_torch_is_imported_is_refused(checkout: Path) -> None:
     cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))

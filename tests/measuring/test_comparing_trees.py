@@ -151,6 +151,7 @@ def test_an_injected_slowdown_is_red_and_an_injected_speed_up_is_an_improvement(
     assert passes(faster)
 
 
+@pytest.mark.long
 def test_neighbours_on_the_measured_cpus_are_noted(project):
     if not Path("/proc/self/schedstat").exists():
         pytest.skip("this kernel does not count how long threads wait for a CPU")

@@ -100,6 +100,7 @@ def test_the_commands_that_it_names_lead_to_a_gate_that_passes(first_project, tm
     assert project.git("status", "--porcelain") == ""  # what it measured is ignored
 
 
+@pytest.mark.long
 def test_a_pull_request_of_two_commits_is_judged_case_by_case(first_project):
     """The second commit adds products of matrices to one of two copies of the step: 60 % of its time."""
     project, _ = first_project

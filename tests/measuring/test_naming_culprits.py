@@ -78,6 +78,7 @@ def training(empty_project):
     return empty_project
 
 
+@pytest.mark.long
 def test_the_same_work_executes_nothing_otherwise(training):
     training.replace("train.py", "import sys\n", "import sys  # the same code, another file\n")
     result = training.result("compare", "--no-ops", "--no-progress")
@@ -85,6 +86,7 @@ def test_the_same_work_executes_nothing_otherwise(training):
     assert result["attributions"] == []
 
 
+@pytest.mark.long
 def test_a_stored_op_counts_tells_what_changed_since(training):
     update = ("baseline", "update", "--rounds", "2", "--spread", "0", "--allow-unfit", "--allow-few", "--no-progress")
     done = training.run(*update)
@@ -96,6 +98,7 @@ def test_a_stored_op_counts_tells_what_changed_since(training):
     assert any(change["rule"] == "fusion" for change in result["op_count_changes"]["train"])
 
 
+@pytest.mark.long
 def test_a_case_and_a_script_are_profiled_alike(training):
     of_case = training.run("profile", "train", "--processes", "1", "--steps", "2", "--format", "json", "--no-progress")
     assert of_case.returncode == 0, of_case.stderr

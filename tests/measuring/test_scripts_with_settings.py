@@ -37,6 +37,7 @@ def test_steps_of_both_arms_are_compared_and_each_setting_is_accounted_for(train
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_times_of_something_else_do_not_count(training):
     code, found = compared(training, "env:FACTOR=2")
     assert code == 4

@@ -100,6 +100,7 @@ def test_what_helps_is_found_and_nothing_is_measured_twice_until_the_code_change
     assert not any(tried["is_reused"] for tried in changed["trials"])
 
 
+@pytest.mark.long
 def test_killed_in_a_trial_it_goes_on_without_measuring_the_finished_ones_again(tunable):
     process = tunable.start(*TUNE, "-q", "--format", "json")
     journals = tunable.path / ".perfguard" / "tune"

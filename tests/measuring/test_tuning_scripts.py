@@ -34,6 +34,7 @@ def measured(found):
     }
 
 
+@pytest.mark.long
 def test_it_ends_within_its_budget_and_what_it_measured_counts_in_the_next_start(training):
     script = ("train.py", MANY)
     found = tuned(training, "--budget", "30", *script)

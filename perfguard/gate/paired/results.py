@@ -18,11 +18,27 @@ from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.run import Round, Stage
 from perfguard.records.run_data import RunData
-from perfguard.records.verdict import GateResult
+from perfguard.records.verdict import GateResult, Verdict
 from perfguard.runner.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
 
 _MUCH_WAITING = 0.05  # Part of the time, or of the CPUs, from which a host is called busy: ten times a gate's margin
+
+
+def verdict_event(judged: Verdict) -> VerdictReached:
+    """What the recording keeps of a verdict."""
+    comparison = judged.comparison
+    estimate = comparison.estimate
+    return VerdictReached(
+        case_id=judged.case_id,
+        outcome=judged.outcome.value,
+        log_ratio=estimate.log_ratio if estimate else None,
+        lower=estimate.interval.lower if estimate else None,
+        upper=estimate.interval.upper if estimate else None,
+        reasons=judged.reasons,
+        baseline_s=comparison.baseline_median_s,
+        candidate_s=comparison.candidate_median_s,
+    )
 
 
 def finish(
@@ -30,17 +46,7 @@ def finish(
 ) -> RunResult:
     """Write everything that the run adds up to, and give its result."""
     for judged in gate.verdicts if gate else ():
-        estimate = judged.comparison.estimate
-        session.emit(
-            VerdictReached(
-                case_id=judged.case_id,
-                outcome=judged.outcome.value,
-                log_ratio=estimate.log_ratio if estimate else None,
-                lower=estimate.interval.lower if estimate else None,
-                upper=estimate.interval.upper if estimate else None,
-                reasons=judged.reasons,
-            )
-        )
+        session.emit(verdict_event(judged))
     _join_raw_files(session)
     ratio = session.data.waited_ratio()
     if ratio is not None and ratio > _MUCH_WAITING:  # the host is at fault, and a larger budget does not help

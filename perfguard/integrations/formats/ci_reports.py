@@ -2,7 +2,8 @@
 
 JUnit has one test case for each case of the run, as GitLab, Jenkins and Azure read it. regressed, different: failure.
 failed: error. inconclusive, incomparable, no-baseline: skipped. All else passes. What cannot fail a gate cannot fail
-here: an advisory case that regressed or failed is skipped, with its reason.
+here: an advisory case that regressed or failed is skipped, with its reason. What else the reader must know, such as
+rules of the gate that the candidate changes, is the suite's system-err.
 
 OpenMetrics is for node_exporter's textfile collector or a Pushgateway. Labels are few and the same from run to run:
 suite, machine, case, arm, outcome. No commit and no run: each would make new series for ever. Gauges only, so that
@@ -20,7 +21,7 @@ from perfguard.records.case_names import split_case_id
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Verdict
-from perfguard.report.lines import ops_lines
+from perfguard.report.lines import note_lines, ops_lines
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import printable
 
@@ -55,6 +56,8 @@ def write_junit(run: RunExport) -> bytes:
         for entry in result.measured:
             problem = ("error", "failed", describe(entry.problem)) if entry.problem else None
             _add_case(suite, result.suite, entry.case_id, entry.median_s, problem)
+    if notes := note_lines(result):
+        ET.SubElement(suite, "system-err").text = printable("\n".join(notes), keep="\n")
     for element in (root, suite):
         for name, tag in _COUNTS.items():
             element.set(name, str(sum(1 for _ in suite.iter(tag))))

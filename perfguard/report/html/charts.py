@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from perfguard.report.html.svg import Element, element, percent
-from perfguard.report.scales import limit_for, nice_above
+from perfguard.report.scales import limit_for, round_values
 from perfguard.report.shown import Mark, Number
-from perfguard.units import format_change
 
 _LINEAR_LIMIT = 0.05
 """An axis of effects that reaches further is logarithmic beyond its middle, so that margins can still be seen."""
@@ -95,7 +94,7 @@ def height_of(axis: LinearAxis | LogAxis, value: float, top: float, floor: float
 
 def tick_text(ratio: float) -> str:
     """`+5 %` at an axis of effects; `0` in its middle."""
-    return "0" if abs(ratio) < 1e-9 else format_change(ratio).replace(".0 %", " %")
+    return "0" if abs(ratio) < 1e-9 else f"{ratio * 100:+.4g} %"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +110,7 @@ class LinearAxis:
 
     def ticks(self, most: int = 5) -> list[float]:
         """Round values within, ascending."""
-        step = nice_above((self.high - self.low) / most)
-        first = math.ceil(self.low / step - 1e-9)
-        last = math.floor(self.high / step + 1e-9)
-        return [index * step for index in range(first, last + 1)]
+        return round_values(self.low, self.high, most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from perfguard.units import format_change, format_duration, format_ratio, format
 from perfguard.watch.view.run_view import Progress, RunState, RunView
 
 SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log", "Fleet", "Tune")  # In the order of their keys
-_NARROW = 76  # Below so many columns only the name of the active screen is written out
-_TITLED = 94  # From so many columns on the application is named, too
+_NARROW = 80  # Below so many columns only the name of the active screen is written out
+_TITLED = 100  # From so many columns on the application is named, too
 _BAR_WIDTH = 16
 _SENTENCES = {
     RunState.WAITING: "waiting for the first event",
@@ -64,11 +64,11 @@ def _first_line(view: RunView, facts: FrameFacts, width: int) -> Line:
     if room <= 0:
         return fitted(screens, width)
     mark = RUN_STATES[view.state]
-    states = [line(mark.span, " "), line(Span(mark.sign, mark.role))]
+    states = [line(mark.span, " "), line(mark.span), line(Span(mark.sign, mark.role))]
     if facts.replay:
         replays = (line(Span(facts.replay, Role.ACCENT), "  "), line(Span("replay", Role.ACCENT), " "))
         states = [*((*replay, *states[0]) for replay in replays), *states]
-    return (*screens, *fitted(_longest(states, room - 1), room, align_right=True))
+    return (*screens, *fitted(_longest(states, room), room, align_right=True))
 
 
 def _longest(choices: list[Line], room: int) -> Line:
@@ -77,11 +77,11 @@ def _longest(choices: list[Line], room: int) -> Line:
 
 
 def _screens(facts: FrameFacts, width: int) -> Line:
-    parts: list[Span] = [Span(" perfguard  " if width >= _TITLED else "", Role.ACCENT)]
+    parts: list[Span] = [Span(" perfguard " if width >= _TITLED else "", Role.ACCENT)]
     for key, name in zip(facts.keys, SCREENS, strict=True):
         is_active = name == facts.active
         text = f"{key} {name}" if is_active or width >= _NARROW else key
-        parts.append(Span(f"[{text}]", Role.ACTIVE) if is_active else Span(f" {text}", Role.MUTED))
+        parts.append(Span(f"[{text}]", Role.ACTIVE) if is_active else Span(f" {text} ", Role.MUTED))
     return tuple(parts)
 
 

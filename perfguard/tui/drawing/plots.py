@@ -95,7 +95,7 @@ def ends_of(case: CaseView) -> tuple[float, float] | None:
 
 
 def effect_text(case: CaseView) -> str:
-    """`+6.2 % [5.1, 7.4]`, the interval left out where it is unknown; `-` without an effect."""
+    """`+6.20 % [5.11, 7.40]`, the interval left out where it is unknown; `-` without an effect."""
     if case.log_ratio is None:
         return "-"
     return format_change(ratio_of(case.log_ratio), *(ends_of(case) or ()))
@@ -108,7 +108,7 @@ def effect_span(case: CaseView) -> Span:
 
 
 def interval_line(case: CaseView) -> Line:
-    """`[5.1, 7.4]`, percents; empty where it is unknown."""
+    """`[5.11, 7.40]`, percents; empty where it is unknown."""
     text = effect_text(case)
     start = text.find("[")
     return line(Span(text[start:], Role.MUTED)) if start >= 0 else EMPTY

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from perfguard.records.history import HistoryPoint
 from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import changes_before
-from perfguard.report.scales import bounds_of
+from perfguard.report.scales import bounds_of, round_values
 from perfguard.tui.drawing.grid import NO_ROOM, Canvas, Grid, draw_whisker, position
 from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, line
 from perfguard.units import format_count, format_day, format_seconds
@@ -41,9 +41,8 @@ def plot_series(
 
     grid = Grid(width, rows + 3)
     grid.draw_axes(_RUN_LABELS, rows, glyphs)
-    for row in {0, rows // 2, rows - 1}:
-        value = low + (high - low) * (rows - 1 - row) / (rows - 1)
-        grid.write(0, row, f"{format_seconds(value):>{_RUN_LABELS}}", Role.AXIS)
+    for value in round_values(low, high, max(2, rows // 4)):
+        grid.write(0, row_of(value), f"{format_seconds(value):>{_RUN_LABELS}}", Role.AXIS)
     changes = changes_before(shown)
     _join(
         grid, [(column, row_of(point.median_s)) for column, point in zip(columns, shown, strict=True)], changes, glyphs

@@ -215,6 +215,7 @@ threads = 2
     assert counters.updates == 3 * 125
 
 
+@pytest.mark.long
 def test_ranks_of_ddp_train_like_one_process(tmp_path):
     """Mean gradients of equal parts are the gradient of the whole batch."""
     groups = (

@@ -74,6 +74,7 @@ def test_a_training_says_what_each_worker_did(sound):
     assert set(sound["check"]) == {"update of cpu (CPU)", "merge of large (CPU)"}
 
 
+@pytest.mark.long
 def test_a_slow_worker_shows_in_its_own_training_time(sound, tree):
     slow = outcome(tree, SLOW_WORKER)["signals"]
     name = "train_s of cpu-0 (CPU)"
@@ -81,6 +82,7 @@ def test_a_slow_worker_shows_in_its_own_training_time(sound, tree):
     assert slow["train_s of large-0 (CPU)"] < 0.5 * slow[name]
 
 
+@pytest.mark.long
 def test_a_lost_message_shows_as_time_in_which_its_worker_is_late(tree):
     lost = outcome(tree, LOST_REPORT)["signals"]
     assert 0.1 < lost["late_share of large-0 (CPU)"] < 1

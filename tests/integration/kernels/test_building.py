@@ -60,6 +60,7 @@ def test_a_second_process_finds_what_the_first_one_compiled(library, kernel_cach
     assert "compiling" not in asked(kernel_cache)
 
 
+@pytest.mark.long
 def test_another_instruction_set_has_a_library_of_its_own(library, kernel_cache):
     asked(kernel_cache, ATEN_CPU_CAPABILITY="avx2")
     compiled = [name for name in libraries(kernel_cache) if "-avx2-" in name]
@@ -112,6 +113,7 @@ def test_after_a_killed_build_the_next_process_compiles(tmp_path, quick_compiler
     assert len(libraries(cache)) == 1
 
 
+@pytest.mark.long
 def test_a_library_that_was_cut_off_is_compiled_again(tmp_path, quick_compiler):
     chosen = {"CXX": quick_compiler()}
     asked(tmp_path / "cache", **chosen)

@@ -41,6 +41,18 @@ def test_the_record_of_a_gate_has_effects_and_its_samples_are_beside_it():
     assert [case.case_id for case in found.cases] == sorted(case.case_id for case in found.cases)
 
 
+def test_the_median_of_a_gated_case_is_that_of_its_verdict_and_of_its_blocks_where_an_old_recording_has_none():
+    data = data_of("paired")
+    verdict = data.verdicts[SLOWER]
+
+    def median_s(judged_s):
+        data.verdicts[SLOWER] = replace(verdict, candidate_s=judged_s)
+        return next(case.median_s for case in record(data).cases if case.case_id == SLOWER)
+
+    assert median_s(0.5) == 0.5
+    assert median_s(None) == verdict.candidate_s
+
+
 def test_a_disturbed_block_is_in_the_samples_and_not_in_the_median():
     events = tuple(read_events(DATA / "paired" / "events.jsonl"))
     quiet = record(RunData.of(events))

@@ -77,9 +77,9 @@ def test_a_narrow_axis_names_one_end_for_both() -> None:
 
 def test_the_effect_in_words_has_its_interval_where_it_is_known() -> None:
     assert effect_text(a_case(log_ratio=math.log(1.062), lower=math.log(1.051), upper=math.log(1.074))) == (
-        "+6.2 % [5.1, 7.4]"
+        "+6.20 % [5.10, 7.40]"
     )
-    assert effect_text(a_case(log_ratio=math.log(1.062), lower=None)) == "+6.2 %"
+    assert effect_text(a_case(log_ratio=math.log(1.062), lower=None)) == "+6.20 %"
     assert effect_text(a_case(log_ratio=None)) == "-"
 
 

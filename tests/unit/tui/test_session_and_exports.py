@@ -34,7 +34,7 @@ def test_a_row_as_markdown_is_a_table_of_its_own() -> None:
     head, rule, row = as_markdown(SPEC, [ROWS[2]]).splitlines()
     assert head.startswith("| case | n | baseline")
     assert rule.count("|") == head.count("|") == row.count("|")
-    assert "[4.2, 7.1]" in row
+    assert "[4.19, 7.14]" in row
     assert "▲ regressed" in row
 
 

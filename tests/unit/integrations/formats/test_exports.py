@@ -19,7 +19,7 @@ from perfguard.integrations.formats.exporting import WITH_SAMPLES, WRITERS, arms
 from perfguard.integrations.formats.suites import RunExport
 from perfguard.records.case_names import split_case_id
 from perfguard.records.events import SampleTimed
-from perfguard.records.facts import fact, recorded_text
+from perfguard.records.facts import RECORDED_TEXT, Severity, fact, recorded_text
 from perfguard.records.result import CaseMeasured
 from perfguard.records.run import Arm
 from perfguard.records.spec import Gating
@@ -102,6 +102,20 @@ def test_each_outcome_has_its_element(paired, outcome, element):
 def test_a_gate_that_fails_for_no_cases_reason_has_a_test_of_its_own(paired):
     cases = cases_of(ci_reports.write_junit(judged(paired, Outcome.UNCHANGED, gate=GateOutcome.HOST_UNSTABLE)))
     assert cases["gate"].find("skipped").get("type") == "host-unstable"
+
+
+def test_what_the_reader_must_know_beside_the_cases_is_on_the_suites_error_output(paired):
+    grave, minor = (
+        fact(RECORDED_TEXT, severity=severity, text=severity.value) for severity in (Severity.GRAVE, Severity.INFO)
+    )
+    assert ET.fromstring(ci_reports.write_junit(with_notes(paired))).find("testsuite/system-err") is None
+    root = ET.fromstring(ci_reports.write_junit(with_notes(paired, grave, minor)))
+    assert root.find("testsuite/system-err").text == "grave"
+
+
+def with_notes(run, *notes):
+    gate = replace(run.result.gate, notes=(), missing_signals=())
+    return replace(run, result=replace(run.result, notes=notes, gate=gate))
 
 
 def test_counts_are_those_of_the_cases(paired):
