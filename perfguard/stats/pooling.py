@@ -1,8 +1,8 @@
 """One effect over several machines, each of which may differ: a random-effects mean.
 
-Between-machine variance by Paule and Mandel (1982); interval by Hartung and Knapp (2001) with a t distribution, not
-narrower than the plain one (Röver, Knapp and Friede 2015), since two or three machines tell little of how machines
-differ; whether they differ by Cochran's Q.
+Between-machine variance by Paule and Mandel (1982), which makes the factor of Hartung and Knapp (2001) at most 1; their
+t distribution without that factor (Röver, Knapp and Friede 2015), since two or three machines tell little of how
+machines differ; whether they differ by Cochran's Q.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ def pool_effects(log_ratios: Sequence[float], errors: Sequence[float], level: fl
     between = _between_variance(effects, variances)
     weights = 1 / (variances + between)
     mean = _mean(effects, weights)
-    scale = max(1.0, _deviance(effects, variances, between) / freedom)
-    half = float(special.stdtrit(freedom, 0.5 + level / 2)) * math.sqrt(scale / float(weights.sum()))
+    half = float(special.stdtrit(freedom, 0.5 + level / 2)) / math.sqrt(float(weights.sum()))
     return PooledEffect(
         machines=len(effects),
         log_ratio=mean,

@@ -92,12 +92,9 @@ def minimum_detectable_effect(
         shift = (log_effect - log_margin) / standard_error
         return flag_power(shift, degrees_of_freedom, alpha) * confirmation_power(log_effect / block_sd) - power
 
-    highest = max(2 * flagged, flagged + 6 * block_sd)
-    while shortfall(highest) < 0:
-        if highest >= _LARGEST_LOG_EFFECT:
-            return math.inf
-        highest *= 2
-    return max(margin_ratio, math.expm1(root_between(shortfall, min(flagged, highest), highest, within=1e-7)))
+    # What is six SDs larger is confirmed for certain, and flagged more often than `power` asks.
+    needed = root_between(shortfall, flagged, flagged + 6 * block_sd, within=1e-7)
+    return max(margin_ratio, math.expm1(needed)) if needed < _LARGEST_LOG_EFFECT else math.inf
 
 
 def blocks_needed(

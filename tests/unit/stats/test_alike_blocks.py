@@ -26,6 +26,25 @@ def test_the_factor_is_that_of_an_autoregression_with_the_lag_that_is_seen():
     assert inflation_of(alternating) == 1.0
 
 
+def wave(blocks, waves):
+    """Its autocorrelation is the cosine of its step, 2 pi waves / (blocks + 1), and its mean 0."""
+    return np.sin(2 * math.pi * waves * np.arange(1, blocks + 1) / (blocks + 1))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6])
+def test_a_weaker_dependence_is_corrected_for_its_bias(scale):
+    found = math.cos(2 * math.pi * 6 / 41)
+    likely = found + (1 + 4 * found) / 40
+    assert inflation_of(scale * wave(40, 6)) == pytest.approx(math.sqrt((1 + likely) / (1 - likely)))
+
+
+@pytest.mark.parametrize(("blocks", "waves", "is_shown"), [(8, 1, True), (40, 8, False), (50, 10, True)])
+def test_a_dependence_is_shown_from_233_standard_errors_above_the_mean_of_independent_blocks(blocks, waves, is_shown):
+    z = (math.cos(2 * math.pi * waves / (blocks + 1)) + 1 / blocks) * math.sqrt(blocks)
+    assert (z > 2.33) is is_shown
+    assert (inflation_of(wave(blocks, waves)) > 1) is is_shown
+
+
 @pytest.mark.parametrize(
     "values",
     [[], [0.01], [0.01] * 30, [1.0] * 3 + [0.0] * 4, [math.nan] * 30, [math.nan] * 30 + [1.0] * 3 + [0.0] * 4],

@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfguard.stats.numeric import chi2_quantile, root_between
+from perfguard.stats.numeric import MAD_TO_SD, chi2_quantile, root_between
 
 
 @pytest.mark.parametrize("degrees", [1.0, 3.7, 40.0])
 def test_quantiles_are_those_of_scipy(degrees):
     q = np.array([1e-6, 0.025, 0.5, 0.975])
     assert chi2_quantile(q, degrees) == pytest.approx(stats.chi2.ppf(q, degrees), rel=1e-12)
+
+
+def test_half_of_a_normal_distribution_is_nearer_than_its_median_absolute_deviation():
+    assert 1 / stats.norm.ppf(0.75) == pytest.approx(MAD_TO_SD, abs=1e-4)
 
 
 @pytest.mark.parametrize(("function", "root"), [(lambda x: x**3 - 2, 2 ** (1 / 3)), (lambda x: 1 - x, 1.0)])

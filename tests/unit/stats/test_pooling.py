@@ -40,6 +40,12 @@ def test_the_variance_between_machines_makes_the_deviance_what_chance_gives():
     assert found.log_ratio == pytest.approx(mean)
 
 
+def test_two_machines_that_differ_by_little_more_than_chance_have_a_small_variance_between():
+    error = 0.01
+    found = pool_effects([0.0, error * math.sqrt(3)], [error, error])  # a deviance of 1.5 at one degree of freedom
+    assert found.between_sd == pytest.approx(error * math.sqrt(0.5), rel=1e-4)
+
+
 def test_equal_effects_without_errors_are_no_division_by_zero():
     found = pool_effects([0.05, 0.05], [0.0, 0.0])
     assert (found.log_ratio, found.p_alike) == (pytest.approx(0.05), pytest.approx(1.0))

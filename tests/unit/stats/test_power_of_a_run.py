@@ -5,8 +5,9 @@ import math
 import pytest
 from scipy import stats
 
+from perfguard.stats.confirming import confirmation_power
 from perfguard.stats.paired import trimmed_blocks
-from perfguard.stats.power import blocks_needed, detectable_shift, minimum_detectable_effect
+from perfguard.stats.power import blocks_needed, detectable_shift, flag_power, minimum_detectable_effect
 
 
 @pytest.mark.parametrize(("df", "alpha"), [(5, 0.008 / 12), (19, 0.008), (3, 0.05), (200, 0.05)])
@@ -44,6 +45,28 @@ def test_an_effect_beyond_all_numbers_is_not_seen(log_effect, is_seen):
     assert math.isfinite(minimum_detectable_effect(error, 19, alpha=0.05, margin_ratio=0.0)) is is_seen
 
 
+@pytest.mark.parametrize("block_sd", [0.005, 0.02, 0.1])
+@pytest.mark.parametrize("blocks", [6, 12, 40])
+@pytest.mark.parametrize("margin_ratio", [0.0, 0.01])
+def test_with_a_confirmation_the_mde_is_flagged_and_confirmed_with_the_power_together(block_sd, blocks, margin_ratio):
+    error, settings = block_sd / math.sqrt(blocks), {"alpha": 0.05, "margin_ratio": margin_ratio}
+    found = math.log1p(minimum_detectable_effect(error, blocks - 1, block_sd=block_sd, **settings))
+    flagged = flag_power((found - math.log1p(margin_ratio)) / error, blocks - 1, 0.05)
+    assert flagged * confirmation_power(found / block_sd) == pytest.approx(0.8, abs=1e-3)
+    assert found >= math.log1p(minimum_detectable_effect(error, blocks - 1, **settings))
+
+
+def test_blocks_that_do_not_scatter_need_no_confirmation():
+    settings = {"alpha": 0.05, "margin_ratio": 0.005}
+    assert minimum_detectable_effect(0.01, 9, block_sd=0.0, **settings) == minimum_detectable_effect(
+        0.01, 9, **settings
+    )
+
+
+def test_a_confirmation_that_needs_more_than_all_numbers_sees_nothing():
+    assert minimum_detectable_effect(0.1, 40, alpha=0.05, margin_ratio=0.005, block_sd=100.0) == math.inf
+
+
 def test_perfect_precision_sees_the_margin():
     assert minimum_detectable_effect(0.0, 9, alpha=0.05, margin_ratio=0.005) == 0.005
 
@@ -62,6 +85,7 @@ def test_some_effects_cannot_be_promised(effect, sd):
 
 
 def test_two_blocks_are_the_least():
+    assert blocks_needed(0.5, 1e-6, alpha=0.008, margin_ratio=0.005) == 2
     assert blocks_needed(0.5, 0.0, alpha=0.008, margin_ratio=0.005) == 2
 
 
