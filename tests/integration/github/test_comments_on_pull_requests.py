@@ -14,6 +14,7 @@ from perfguard.integrations.github.api import Artifact, GitHub
 from perfguard.integrations.github.comments import MOST_GATES, comment_on, latest_artifacts
 from perfguard.integrations.github.connection import GitHubError, NotPermittedError
 from perfguard.integrations.github.job import WorkflowRunEvent
+from perfguard.records.verdict import GateOutcome
 from tests.commented_results import HEAD, PASSED, REGRESSED
 from tests.fake_github import REPOSITORY, FakeGitHub, refusal
 from tests.hostile_texts import assert_harmless, poisoned
@@ -123,6 +124,14 @@ def test_the_artifacts_words_choose_nothing(hub, github):
     (body,) = hub.bodies()
     assert body.startswith("<!-- perfguard:gate -->\n<!-- run 4711.1 -->\n")
     assert_harmless(body.replace("<!-- run 4711.1 -->\n", ""), links=(RUN_URL,))
+
+
+def test_a_result_whose_headline_is_better_than_its_cases_is_no_comment(hub, github):
+    gate = replace(REGRESSED.gate, outcome=GateOutcome.PASS)
+    hub.leave(4711, "perfguard-gate-1", zipped(replace(REGRESSED, gate=gate, exit_code=0)))
+    (one,) = told(github)
+    assert isinstance(one.error, StoreError)
+    assert hub.bodies() == []
 
 
 def test_only_a_label_that_github_knows_of_accepts(hub, github):

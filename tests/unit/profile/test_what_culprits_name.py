@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.profile.changes.attribution import attribute
+from perfguard.records.changed_lines import NO_LINES, ChangedLines, ChangedStatement
 from perfguard.records.steps.ops import StepPhase
 from tests.exact_profiles import Timed, exact_arms
 from tests.simulated_profiles import BACKWARD, FORWARD, fused_adam, op_key
@@ -15,9 +16,9 @@ OPTIMIZER = StepPhase.OPTIMIZER
 CONV = op_key("aten::mkldnn_convolution", "Net.layer1.0.conv")
 
 
-def culprits(*ops, step_more=20, **steps):
-    found = attribute("case", *exact_arms([Timed(key=op_key("aten::unchanged")), *ops], step_more=step_more, **steps))
-    return found.culprits
+def culprits(*ops, step_more=20, changed=NO_LINES, **steps):
+    arms = exact_arms([Timed(key=op_key("aten::unchanged")), *ops], step_more=step_more, **steps)
+    return attribute("case", *arms, changed=changed).culprits
 
 
 def came(name, takes, *, module=CONV.module, phase=FORWARD, calls=1):
@@ -97,6 +98,48 @@ def test_other_tensors_have_the_line_of_the_copy_that_makes_them(changed, copy, 
     ops = [went(CONV), Timed(key=now, calls=(0, 1), before=0, more=32), came(copy, 2, module=above.module)]
     (culprit,) = culprits(*ops, lines={CONV: "net.py:14", now: "net.py:14", above: "net.py:29"})
     assert (culprit.fact.code, culprit.fact.subject.place) == (code, "net.py:29")
+
+
+def touched(*statements, is_complete=False):
+    """What a change touches: path, line and text of each statement."""
+    return ChangedLines(
+        statements=tuple(
+            ChangedStatement(path=path, first=line, last=line, text=text) for path, line, text in statements
+        ),
+        is_complete=is_complete,
+    )
+
+
+@pytest.mark.parametrize(
+    ("statements", "place"),
+    [
+        ([("src/net.py", 10, ""), ("src/net.py", 14, "")], "src/net.py:14"),
+        ([("src/net.py", 10, ""), ("src/other.py", 14, "")], "net.py:14"),
+        ([], "net.py:14"),
+    ],
+    ids=["the candidate's own line", "no line of the candidate", "nothing"],
+)
+def test_a_changed_line_that_ran_an_op_of_the_candidate_comes_first(statements, place):
+    now = replace(CONV, layouts="contiguous")
+    ops = [went(CONV), Timed(key=now, calls=(0, 1), before=0, more=36)]
+    (culprit,) = culprits(*ops, lines={CONV: "net.py:10", now: "net.py:14"}, changed=touched(*statements))
+    assert (culprit.fact.code, culprit.fact.subject.place) == ("layout.lost", place)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_complete", "place"),
+    [
+        ("optimizer = Adam(net.parameters(), foreach=True)", False, "train.py:5"),
+        ("optimizer = torch.optim.Adam(net.parameters())", False, "train.py:5"),
+        ("options = {}", False, None),
+        ("options = {}", True, "train.py:5"),
+    ],
+    ids=["a word of optimizers", "another", "none", "the one line that changed"],
+)
+def test_an_optimizer_has_the_changed_line_that_speaks_of_it(text, is_complete, place):
+    ops = [went(fused_adam()), came("_foreach_add_", 36, module="Adam", phase=OPTIMIZER)]
+    (culprit,) = culprits(*ops, changed=touched(("train.py", 5, text), is_complete=is_complete))
+    assert (culprit.fact.code, culprit.fact.subject.place) == ("optimizer.unfused", place)
 
 
 def test_a_memory_format_other_than_channels_last_is_neither_lost_nor_gained():

@@ -13,6 +13,7 @@ from perfguard.integrations.github.pull_requests import (
     keep_run,
     reproducing,
     require_fresh,
+    require_no_credentials,
     require_no_token,
     revisions_of,
     summary_of,
@@ -148,6 +149,15 @@ def test_a_commit_that_was_measured_as_it_is_has_a_command(text, source_id, has_
     found = reproducing(replace(PASSED, arms={**PASSED.arms, "baseline": arm}))
     command = f"perfguard compare --baseline git:{BASE} --candidate git:{MERGE} --suite pr"
     assert found == (command if has_command else None)
+
+
+def test_code_of_a_pull_request_is_not_measured_where_it_could_read_a_token(project, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    require_no_credentials(project.path)
+    require_no_credentials(tmp_path)  # no repository
+    project.git("config", "credential.helper", "store")
+    with pytest.raises(UsageError, match=str(project.path / ".git" / "config")):
+        require_no_credentials(project.path)
 
 
 @pytest.mark.parametrize("name", FILES)
