@@ -220,6 +220,15 @@ def test_blocks_after_an_analysis_say_nothing_before_the_next_one():
     assert not confirm(later, [CASE], POLICY)["case"].confirmed
 
 
+@pytest.mark.parametrize("stolen", [0.0, 0.9])
+def test_a_disturbed_block_is_left_out_of_an_analysis_that_can_spare_it(stolen):
+    found = data(0.05, 10)
+    samples = [replace(each, candidate_s=(4e-3,)) if each.block == 2 else each for each in found.samples]
+    conditions = [replace(each, steal_ratio=stolen if each.block == 2 else 0.0) for each in found.conditions]
+    disturbed = replace(found, samples=tuple(samples), conditions=tuple(conditions))
+    assert confirm(disturbed, [CASE], POLICY)["case"].confirmed is (stolen > 0)
+
+
 def test_two_blocks_can_confirm_and_one_cannot():
     assert confirm(data(0.5, 2), [CASE], POLICY)["case"].confirmed
     one = confirm(data(0.05, 1), [CASE], POLICY)["case"]

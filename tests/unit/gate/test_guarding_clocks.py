@@ -68,6 +68,37 @@ def test_short_samples_wait_as_long_for_a_cpu_as_others():
     assert found.outcome is Outcome.DIFFERENT
 
 
+@pytest.mark.parametrize(("silent", "outcome"), [(2, Outcome.FAILED), (3, Outcome.UNCHANGED)])
+def test_a_tenth_of_the_blocks_need_not_show_it(silent, outcome):
+    assert guarded([0.01] * (20 - silent) + [0.0] * silent)[0] is outcome
+
+
+@pytest.mark.parametrize(("scatter", "outcome"), [(0.03, Outcome.FAILED), (0.06, Outcome.UNCHANGED)])
+def test_less_than_a_gross_part_must_be_eight_standard_errors_beyond_the_limit(scatter, outcome):
+    """Of sixteen blocks that hide a tenth of 20 ms, 0.075 more than the limit: 9.7 standard errors, or 4.8."""
+    assert guarded([0.02 * (0.1 + sign * scatter) for sign in (1, -1)] * 8)[0] is outcome
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "hidden_s", "outcome"),
+    [
+        (1.0, 0.03, Outcome.FAILED),
+        (1.0, 0.019, Outcome.UNCHANGED),
+        (0.02, 0.00045, Outcome.UNCHANGED),
+        (0.02, 0.00055, Outcome.FAILED),
+    ],
+)
+def test_two_per_cent_of_a_sample_or_half_a_millisecond_say_nothing(elapsed_s, hidden_s, outcome):
+    verdicts = [verdict_without_times(CASE, Outcome.UNCHANGED)]
+    (found,) = guard_clocks(verdicts, clocks([hidden_s] * 6, elapsed_s=elapsed_s))
+    assert found.outcome is outcome
+
+
+def test_an_honest_case_leaves_the_next_one_to_be_looked_at():
+    verdicts = [verdict_without_times(name, Outcome.UNCHANGED) for name in ("honest", CASE)]
+    assert [each.outcome for each in guard_clocks(verdicts, clocks([0.01] * 6))] == [Outcome.UNCHANGED, Outcome.FAILED]
+
+
 def test_of_cpu_seconds_twice_as_much_may_be_left_over():
     assert guarded([0.0009] * 6, of_cpu=True) == (Outcome.UNCHANGED, ["as.before"])
     assert guarded([0.0011] * 6, of_cpu=True) == (Outcome.FAILED, ["case.cpu_time_hidden", "as.before"])

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.gate.rules.rulings import TOLERANCES, guard_numerics, paired_with_stored, tolerance_of, unchecked_note
+from perfguard.gate.rules.rulings import (
+    TOLERANCES,
+    blind_looks,
+    guard_numerics,
+    paired_with_stored,
+    tolerance_of,
+    unchecked_note,
+)
 from perfguard.records.run import CaseChecks, Round
 from perfguard.records.verdict import Outcome
 from tests.compared_cases import verdict_without_times
@@ -43,6 +50,32 @@ def test_another_loss_is_not_the_same_computation(outcome):
         "is_scattered": False,
         "tolerance_percent": 0.1,
     }
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"), [({"loss": 1.0, "timed_result": 1.0}, ["loss"]), ({"timed_result": 1.0}, ["timed_result"])]
+)
+def test_a_timed_call_that_differs_is_told_where_set_up_shows_nothing(changed, told):
+    same = {"loss": 2.0, "timed_result": 2.0}
+    found = guarded(computed(same, {**same, **changed}))
+    assert [reason.values["name"] for reason in found.reasons if reason.code == "result.different"] == told
+
+
+@pytest.mark.parametrize(
+    ("blocks", "is_blind"),
+    [
+        ([{"loss": 2.0, "timed_result": 2.0}], True),
+        ([{"result": 2.0, "timed_result": 2.001}], True),
+        ([{"result": 2.0, "timed_result": 2.004}], False),
+        ([{"loss": 2.0, "timed_result": value} for value in (2.0, 2.5, 2.6)], False),
+        ([{"loss": 2.0, "timed_result": value} for value in (2.0, 2.0, 2.6)], True),
+        ([{"loss": 2.0}], False),
+        ([{"timed_result": 2.0}], False),
+    ],
+    ids=["equal", "within the tolerance", "beyond it", "mostly other", "mostly equal", "nothing timed", "no result"],
+)
+def test_a_timed_result_on_other_inputs_that_is_the_same_shows_nothing(blocks, is_blind):
+    assert blind_looks(computed(blocks, blocks)) == ((FP32,) if is_blind else ())
 
 
 def test_what_regressed_stays_so_and_tells_the_difference():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from perfguard.gate.rules.policy import decide_cases
-from perfguard.gate.rules.signals import RULES, SignalPolicy, judge_signals, missing_signals
+from perfguard.gate.rules.signals import RULES, Scale, SignalPolicy, SignalRule, judge_signals, missing_signals, rule_of
 from perfguard.records.facts import fact
 from perfguard.records.run import Arm, Signal, SignalSamples
 from perfguard.records.spec import Gating
@@ -18,6 +18,18 @@ from tests.found_facts import codes_of, fact_of
 POLICY = SignalPolicy()
 BLOCKS, SAMPLES = 10, 6
 MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("train_s of cpu-0", {"unit": "s", "margin_ratio": 0.1, "follows_time": True}),
+        ("update_share of cpu", {"unit": "", "margin": 0.1, "scale": Scale.SHARE}),
+        ("updates of cpu", {"unit": "", "margin_ratio": 0.1, "margin": 0.5, "scale": Scale.COUNT}),
+    ],
+)
+def test_a_signal_of_a_benchmarks_own_has_the_rule_of_its_suffix(name, rule):
+    assert rule_of(name) == SignalRule(signal=name, is_own=True, **rule)
 
 
 def timed(case_id="x", effect=0.0, *, sd=0.004, gating=Gating.GATING, analyses=1):

@@ -49,6 +49,12 @@ def test_a_limit_of_blocks_that_is_too_low_is_raised_as_well():
     assert longer_budget(found, budget_s=165.0, max_blocks=61) == LongerBudget(budget_s=210.0)
 
 
+def test_the_case_that_needs_most_blocks_decides_about_their_limit():
+    few, many = ((fact("verdict.too_noisy", more_s=40.0, needed_blocks=blocks),) for blocks in (40, 90))
+    found = gate(replace(verdict("a"), reasons=few), replace(verdict("b"), reasons=many))
+    assert longer_budget(found, budget_s=165.0, max_blocks=60) == LongerBudget(budget_s=210.0, blocks=90)
+
+
 def test_an_advisory_case_asks_for_nothing():
     found = gate(verdict("a", more_s=10.0), verdict("b", more_s=1000.0, gating=Gating.ADVISORY))
     assert longer_budget(found, budget_s=170.0, max_blocks=60) == LongerBudget(budget_s=180.0)

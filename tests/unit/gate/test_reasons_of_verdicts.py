@@ -9,8 +9,9 @@ import pytest
 
 from perfguard.gate.rules.policy import effect_values
 from perfguard.records.estimate import Interval
+from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, GateOutcome, Outcome, Policy
-from perfguard.stats.power import blocks_needed
+from perfguard.stats.power import blocks_needed, minimum_detectable_effect
 from perfguard.stats.voiding import VoidedBlock, Voiding
 from tests.compared_cases import compared, judge, unmeasured
 from tests.found_facts import codes_of, fact_of
@@ -18,6 +19,7 @@ from tests.found_facts import codes_of, fact_of
 POLICY = Policy()
 SLOW, SAME = compared("slow", 0.12), compared("same", 0.0)
 WIDE = compared("wide", 0.0, sd=0.03)
+MANY = compared("many", 0.0, sd=0.03, blocks=40)
 
 
 def reasons_of(comparison, policy=POLICY):
@@ -49,6 +51,37 @@ def test_blocks_that_were_measured_already_are_not_asked_for(needed):
     )
     values = fact_of(reasons_of(compared(sd=sd, error=0.02, block_s=90.0)), "verdict.too_noisy").values
     assert (values["needed_blocks"], values["more_s"]) == (None, None)
+
+
+def test_blocks_that_are_alike_widen_what_is_needed_and_are_said_to():
+    found = reasons_of(replace(WIDE, inflation=1.4))
+    assert fact_of(found, "verdict.blocks_alike").values["wider_ratio"] == pytest.approx(0.4)
+    needed = blocks_needed(0.02, 1.4 * 0.03, alpha=POLICY.alpha, margin_ratio=0.005)
+    assert fact_of(found, "verdict.too_noisy").values["needed_blocks"] == needed
+
+
+@pytest.mark.parametrize(
+    ("case", "is_confirmed"),
+    [(MANY, True), (replace(MANY, design=Design.ROUNDS), False), (replace(MANY, gating=Gating.ADVISORY), False)],
+    ids=["a gating case", "rounds", "an advisory case"],
+)
+def test_the_least_effect_of_what_is_confirmed_has_the_power_of_that_too(case, is_confirmed):
+    error, freedom = MANY.estimate.standard_error, MANY.estimate.degrees_of_freedom
+    flagged, confirmed = (
+        minimum_detectable_effect(error, freedom, alpha=POLICY.alpha, margin_ratio=0.005, block_sd=sd)
+        for sd in (None, MANY.estimate.block_sd)
+    )
+    (verdict,) = judge([case], POLICY).verdicts
+    assert flagged < confirmed
+    assert verdict.mde_ratio == (confirmed if is_confirmed else flagged)
+
+
+def test_cases_whose_code_did_not_change_are_counted_apart():
+    untouched = unmeasured("other", problem_outcome=Outcome.UNTOUCHED)
+    (passed,) = judge([SAME, untouched], POLICY).reasons
+    assert (passed.code, passed.values["unchanged"], passed.values["untouched"]) == ("gate.passed", 1, 1)
+    (alone,) = judge([untouched], POLICY).reasons
+    assert (alone.code, alone.values) == ("gate.untouched", {"cases": 1})
 
 
 def test_no_number_of_blocks_is_asked_for_where_none_is_enough():
