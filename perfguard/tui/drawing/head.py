@@ -16,7 +16,7 @@ from perfguard.watch.view.run_view import Progress, RunState, RunView
 
 SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log", "Fleet", "Tune")  # In the order of their keys
 _NARROW = 80  # Below so many columns only the name of the active screen is written out
-_TITLED = 100  # From so many columns on the application is named, too
+_TITLED, _TITLED_REPLAY = 100, 128  # From so many columns on the application is named, too
 _BAR_WIDTH = 16
 _SENTENCES = {
     RunState.WAITING: "waiting for the first event",
@@ -77,7 +77,9 @@ def _longest(choices: list[Line], room: int) -> Line:
 
 
 def _screens(facts: FrameFacts, width: int) -> Line:
-    parts: list[Span] = [Span(" perfguard " if width >= _TITLED else "", Role.ACCENT)]
+    parts: list[Span] = [
+        Span(" perfguard " if width >= (_TITLED_REPLAY if facts.replay else _TITLED) else "", Role.ACCENT)
+    ]
     for key, name in zip(facts.keys, SCREENS, strict=True):
         is_active = name == facts.active
         text = f"{key} {name}" if is_active or width >= _NARROW else key
