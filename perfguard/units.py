@@ -40,23 +40,21 @@ def format_effect(log_ratio: float | None) -> str:
     """A log-ratio as a signed percentage, `+2.41 %`; `-` for None or nan."""
     if log_ratio is None or not math.isfinite(log_ratio):
         return _not_finite(log_ratio, plus="+")
-    percent = math.expm1(log_ratio) * 100 if log_ratio < 50 else math.inf
-    return f"{percent:+.1f} %" if abs(percent) >= 10 else f"{percent:+.2f} %"
+    return _percent(math.expm1(log_ratio) if log_ratio < 50 else math.inf, "+")
 
 
 def format_ratio(ratio: float | None) -> str:
     """An unsigned ratio as a percentage, `0.84 %`; `-` for None or nan."""
     if ratio is None or not math.isfinite(ratio):
         return _not_finite(ratio)
-    return f"{ratio * 100:.1f} %" if abs(ratio) >= 0.1 else f"{ratio * 100:.2f} %"
+    return _percent(ratio)
 
 
 def format_change(ratio: float, lower: float = -math.inf, upper: float = math.inf) -> str:
     """A difference as a part of a whole, 0.062, with its interval: `+6.20 % [5.11, 7.40]`, if its ends are known."""
     if not math.isfinite(ratio):
         return _not_finite(ratio, plus="+")
-    digits = 1 if abs(ratio) >= 0.1 else 2  # as of effects
-    text = f"{ratio * 100:+.{digits}f} %"
+    text, digits = _percent(ratio, "+"), _digits_of_percent(ratio)
     if not (math.isfinite(lower) and math.isfinite(upper)):
         return text
     return f"{text} [{lower * 100:.{digits}f}, {upper * 100:.{digits}f}]"
@@ -157,6 +155,14 @@ def as_text(argument: str) -> str:
 def printable(text: str, *, keep: str = "") -> str:
     """Text without control characters, which could move a terminal or begin a line; those not to keep become spaces."""
     return "".join(character if character.isprintable() or character in keep else " " for character in text)
+
+
+def _percent(ratio: float, sign: str = "") -> str:
+    return f"{ratio * 100:{sign}.{_digits_of_percent(ratio)}f} %"
+
+
+def _digits_of_percent(ratio: float) -> int:
+    return 1 if abs(ratio) >= 0.1 else 2
 
 
 def _not_finite(value: float | None, *, plus: str = "") -> str:

@@ -130,7 +130,7 @@ def _cases(data: RunData) -> Iterator[CaseRecord]:
             continue
         logs = [math.log(median_s) for median_s in medians_s]
         verdict = data.verdicts.get(case_id)
-        judged_s = (verdict and verdict.candidate_s) or 0.0  # of all stages that the verdict rests on
+        judged_s = (verdict and verdict.candidate_s) or 0.0  # Without the blocks that its gate left out
         yield CaseRecord(
             case_id=case_id,
             median_s=judged_s if 0 < judged_s < _LONGEST_S else statistics.median(medians_s),
