@@ -38,7 +38,6 @@ class _Command(NamedTuple):
     folder: str
     environment: dict[str, str]
     cpus: list[int]
-    niceness: int
 
 
 class CommandServer:
@@ -65,7 +64,7 @@ class CommandServer:
         Raises:
             subprocess.TimeoutExpired: It took longer and was killed.
         """
-        command = _Command(arguments, str(folder), environment, sorted(os.sched_getaffinity(0)), os.nice(0))
+        command = _Command(arguments, str(folder), environment, sorted(os.sched_getaffinity(0)))
         request = json.dumps(command).encode()
         if _fixed(environment) != self._fixed or len(request) > _LONGEST_REQUEST:
             return None
@@ -137,7 +136,6 @@ def _become(command: _Command) -> None:
     os.environ.clear()
     os.environ.update(command.environment)
     os.sched_setaffinity(0, command.cpus)
-    os.nice(max(0, command.niceness - os.nice(0)))
     sys.argv = [perfguard.__main__.__file__, *command.arguments]
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import multiprocessing
 import os
-import subprocess
-import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import perfguard
 from perfguard.codec import from_builtins
 from perfguard.profile.advice.evidence import Evidence, shortest_calls
 from perfguard.profile.advice.trials import Program
@@ -21,34 +21,47 @@ from perfguard.worker.profiling.library_logs import TIMESTAMP_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from multiprocessing.context import ForkServerContext
 
-SOURCE = Path(perfguard.__file__).parent.parent
 TRACED_STEPS = 5
 
-CHILD = f"""
-import json, sys
-from pathlib import Path
-import torch
-from perfguard.records.protocol import StepKind
-from perfguard.worker.cases import PreparedCase
-from perfguard.worker.profiling.profiler import CaseProfiler, StepProfiler
-from perfguard.worker.program import answer
 
-folder, path = Path(sys.argv[1]), sys.argv[2]
-torch.manual_seed(0)
-torch.set_num_threads(1)
-program = {{"__name__": "program"}}
-exec(compile(Path(path).read_text(), path, "exec"), program)
-case = PreparedCase(id="case", calls=(program["step"],), digest=0.0)
-profiler = CaseProfiler(StepProfiler())
-told = [
-    profiler.profile(case, StepKind.TRACE, trace=folder / f"{{number}}.json.gz", log=None)
-    for number in range({TRACED_STEPS})
-]
-told.append(profiler.profile(case, StepKind.JOINED, trace=folder / "joined.json.gz", log=folder / "joined.log"))
-told.append(answer(case.calls))
-(folder / "told.json").write_text(json.dumps(told))
-"""
+@functools.cache
+def _with_torch() -> ForkServerContext:
+    """Forks of a process that has imported torch, which takes longer than most programs."""
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["torch._dynamo", "perfguard.worker.profiling.profiler", "perfguard.worker.cases"])
+    return forks
+
+
+def _profile(folder: Path, program: Path, variables: dict[str, str]) -> None:
+    """What the child does."""
+    os.environ.update(variables)
+    os.chdir(folder)
+    import torch
+
+    from perfguard.records.protocol import StepKind
+    from perfguard.worker.cases import PreparedCase
+    from perfguard.worker.profiling.profiler import CaseProfiler, StepProfiler
+    from perfguard.worker.program import answer
+
+    try:
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
+        names: dict[str, Any] = {"__name__": "program"}
+        exec(compile(program.read_text(), program, "exec"), names)
+        case = PreparedCase(id="case", calls=(names["step"],), digest=0.0)
+        profiler = CaseProfiler(StepProfiler())
+        told: list[Any] = [
+            profiler.profile(case, StepKind.TRACE, trace=folder / f"{number}.json.gz", log=None)
+            for number in range(TRACED_STEPS)
+        ]
+        told.append(profiler.profile(case, StepKind.JOINED, trace=folder / "joined.json.gz", log=folder / "joined.log"))
+        told.append(answer(case.calls))
+        (folder / "told.json").write_text(json.dumps(told))
+    except BaseException:
+        (folder / "error.txt").write_text(traceback.format_exc())
+        raise
 
 
 def evidence_of(source: str, folder: Path, variables: Mapping[str, str] | None = None, **more: Any) -> Evidence:
@@ -62,17 +75,11 @@ def evidence_of(source: str, folder: Path, variables: Mapping[str, str] | None =
     """
     program = folder / "program.py"
     program.write_text(source, encoding="utf-8")
-    environment = {**os.environ, TIMESTAMP_VARIABLE: "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE)}
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(folder), str(program)],
-        env={**environment, **(variables or {})},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = {TIMESTAMP_VARIABLE: "1", "OMP_NUM_THREADS": "1", **(variables or {})}
+    child = _with_torch().Process(target=_profile, args=(folder, program, environment))
+    child.start()
+    child.join(300)
+    assert child.exitcode == 0, (folder / "error.txt").read_text()
     *traced, joined, facts = json.loads((folder / "told.json").read_text())
     process = ProfiledProcess(process=0)
     process.traced += [

@@ -60,7 +60,7 @@ _TRACED = "COVERAGE_PROCESS_CONFIG"
 
 def pytest_sessionstart(session):
     """Compile perfguard once: the processes that tests start write no byte code, and would compile it each time."""
-    if not hasattr(session.config, "workerinput"):
+    if not _is_shared(session.config):
         compileall.compile_dir(Path(perfguard.__file__).parent, quiet=2)
         os.environ[SHARED] = tempfile.mkdtemp()
     # Nothing that runs in a test's own process comes near the user's history.
@@ -69,7 +69,7 @@ def pytest_sessionstart(session):
 
 def pytest_sessionfinish(session):
     """Remove what the processes of the session shared."""
-    if not hasattr(session.config, "workerinput"):
+    if not _is_shared(session.config):
         shutil.rmtree(os.environ.pop(SHARED), ignore_errors=True)
 
 
@@ -89,6 +89,10 @@ def _measured(available):
     return select_cpus(probe(), cpus=None, threads=None, numa=None, available=available).cpus
 
 
+def _is_shared(config):
+    return hasattr(config, "workerinput")
+
+
 def _will_measure(session):
     if _WILL_MEASURE not in session.stash:
         session.stash[_WILL_MEASURE] = any(item.nodeid.startswith(MEASURING) for item in session.items)
@@ -96,20 +100,16 @@ def _will_measure(session):
 
 
 _WILL_MEASURE = pytest.StashKey[bool]()
-_BEHIND_GATES = 10
-"""Niceness of processes that test beside gates, for good: what gates do on their CPU, the longest chain, waits less."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item, nextitem):
-    """Keep every other test off the CPUs that gates measure on until they have, if they leave any."""
+    """Give tests that measure, the longest chain, CPUs of their own until they are done, and all others the rest."""
     everywhere, is_measured = os.sched_getaffinity(0), Path(os.environ[SHARED], "measured")
     measures = item.nodeid.startswith(MEASURING)
-    if not measures and item.get_closest_marker("two_cpus") is None and not is_measured.exists():
+    if item.get_closest_marker("two_cpus") is None and _is_shared(item.config) and not is_measured.exists():
         measured = set(_measured(frozenset(everywhere))) if _will_measure(item.session) else set()
-        os.sched_setaffinity(0, everywhere - measured or everywhere)
-        if measured and not os.nice(0):
-            os.nice(_BEHIND_GATES)
+        os.sched_setaffinity(0, measured if measures else everywhere - measured or everywhere)
     _fit_threads()
     try:
         with contextlib.nullcontext() if item.nodeid.startswith(_COVERING) else _untraced():

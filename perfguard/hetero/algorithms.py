@@ -71,6 +71,8 @@ def _entry_points(**chosen: str) -> Any:
 
 def require_algorithm(name: str) -> None:
     """Raise UsageError where no algorithm has this name."""
+    if name in ALGORITHMS:
+        return
     own = [point.name for point in _entry_points(group=ENTRY_POINTS)]
     known = [*ALGORITHMS, *own]
     if name not in known:

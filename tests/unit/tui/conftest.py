@@ -33,6 +33,24 @@ def _a_plain_environment(monkeypatch):
 _AT_REST = 8  # Equal pictures, one after the other
 
 
+@pytest.fixture(autouse=True, scope="package")
+def _style_sheets_parsed_once():
+    """Applications of tests share parsed style sheets; parsing them took a quarter of a test's time."""
+    from textual.css.stylesheet import Stylesheet
+
+    parse, parsed = Stylesheet._parse_rules, {}
+
+    def parse_once(sheet, *what, **more):
+        key = (*sorted(sheet._variables.items()), *what, *more.items())
+        if key not in parsed:
+            parsed[key] = parse(sheet, *what, **more)
+        return parsed[key]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Stylesheet, "_parse_rules", parse_once)
+        yield
+
+
 @dataclass
 class Clock:
     """A clock that moves only when a test moves it."""
