@@ -86,10 +86,11 @@ class Server:
         """The process that all others of the server come from."""
         return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
 
-    def new_database(self, name: str) -> str:
-        """The URL of a new, empty database."""
+    def new_database(self, name: str, *, copy_of: str = "template1") -> str:
+        """The URL of a new database; an empty one unless another is copied."""
+        command = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(copy_of))
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            connection.execute(command)
         return self.url(name)
 
     def stop(self) -> None:

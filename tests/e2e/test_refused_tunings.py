@@ -19,6 +19,7 @@ def training(empty_project):
     return empty_project
 
 
+@pytest.mark.long
 def test_settings_that_the_script_ignores_do_not_apply(training):
     done = training.run(*TUNE, "--format", "json", "train.py", MANY, "own")
     found = json.loads(done.stdout)

@@ -82,7 +82,9 @@ def test_every_benchmark_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES_OF_STEPS)
-@pytest.mark.parametrize("name", SMALL_STEPS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if "retinanet" in name else name for name in SMALL_STEPS]
+)
 def test_loss_of_a_step_goes_down_and_is_fixed_by_the_seed(name: str, dtype: str) -> None:
     parameters = {**SMALL_STEPS[name], "dtype": dtype, "mode": "eager"}
     step = build(name, **parameters)

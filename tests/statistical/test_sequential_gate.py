@@ -187,7 +187,7 @@ def test_a_slowdown_of_the_stated_size_ends_red_in_four_gates_of_five(sd):
         (normal, 6, 0.0, 20),
         (heavy, 6, 0.6, 20),
         (bursts, 12, 0.3, 20),
-        (moody, 6, 0.3, 20),
+        pytest.param(moody, 6, 0.3, 20, marks=pytest.mark.long),
         (normal, 6, 0.3, 8),  # the budget held more than was planned
         (normal, 6, 0.3, 60),  # and less
     ],

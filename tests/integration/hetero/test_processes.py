@@ -171,6 +171,7 @@ def test_a_run_without_workers_left_ends(tmp_path, named_workers):
     assert len(run.epochs) == 2
 
 
+@pytest.mark.long
 def test_a_run_goes_on_from_its_checkpoint(tmp_path):
     first = Run(tmp_path, algorithm="cpu", epochs=2)
     second = Run(tmp_path, algorithm="cpu", epochs=4)

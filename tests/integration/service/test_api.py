@@ -67,9 +67,9 @@ class TestReading:
         assert len(found["points"]["at"]) <= 11
         assert STEP["run"] in found["points"]["run_id"]
 
-    def test_an_answer_is_new_once_something_was_recorded(self, client, database):
+    def test_an_answer_is_new_once_something_was_recorded(self, client, history):
         before = got(client, "/api/points", case=CASE, machine=MACHINES[0])
-        add_run(database, a_record(RUNS, MACHINES[0]))
+        add_run(history, a_record(RUNS, MACHINES[0]))
         deadline = time.monotonic() + 10
         while got(client, "/api/points", case=CASE, machine=MACHINES[0])["runs"] == before["runs"]:
             assert time.monotonic() < deadline
@@ -81,10 +81,10 @@ class TestReading:
         assert (change["cause"], change["state"]) == ("code", "new")
         assert (change["commit_before"], change["commit_after"]) == (commit(STEP_AT - 1), commit(STEP_AT))
 
-    def test_a_series_whose_only_run_was_corrected_hides_no_changes(self, client, database):
+    def test_a_series_whose_only_run_was_corrected_hides_no_changes(self, client, history):
         wrong = a_record(RUNS, MACHINES[0], cases=("a.first", CASE))
-        add_run(database, wrong)
-        add_run(database, replace(wrong, cases=wrong.cases[1:]))
+        add_run(history, wrong)
+        add_run(history, replace(wrong, cases=wrong.cases[1:]))
         assert [change["run_id"] for change in changes_of(client)] == [STEP["run"]]
         answer = client.get("/api/points", params={"case": "a.first", "machine": MACHINES[0]})
         assert answer.status_code == 404
@@ -110,11 +110,11 @@ class TestReading:
         assert [run["at"] for run in found] == sorted((run["at"] for run in found), reverse=True)
         assert len(found) == 3
 
-    def test_the_fleet_shows_stalled_shards(self, client, database):
-        submission = fleet_hosts.submitted(database, 2)
-        shard = read_status(database, submission_id=submission).shards[0]
-        attempt = claim(database, shard.id, "host-1")
-        renew(database, [attempt.token], seconds=-60.0)
+    def test_the_fleet_shows_stalled_shards(self, client, history):
+        submission = fleet_hosts.submitted(history, 2)
+        shard = read_status(history, submission_id=submission).shards[0]
+        attempt = claim(history, shard.id, "host-1")
+        renew(history, [attempt.token], seconds=-60.0)
         found = got(client, "/api/fleet")
         assert [(each["id"], each["host"]) for each in found["stalled"]] == [(shard.id, "host-1")]
         assert found["waiting"] == {fleet_hosts.CLASS: 1}
@@ -264,17 +264,17 @@ def a_body(**fields):
 
 class TestIngest:
     @pytest.fixture
-    def token(self, database):
-        return create_token(database, "ci", TokenScope.INGEST, project=PROJECT)
+    def token(self, history):
+        return create_token(history, "ci", TokenScope.INGEST, project=PROJECT)
 
-    def test_a_run_is_added_once(self, client, database, token):
+    def test_a_run_is_added_once(self, client, history, token):
         first, second = (client.post("/api/runs", json=a_body(), headers=bearer(token)) for _ in range(2))
         assert [answer.status_code for answer in (first, second)] == [201, 201]
         assert [answer.json()["is_new"] for answer in (first, second)] == [True, False]
-        assert read_log(database, PROJECT, last=1)[0].run.run_id == f"run-{MACHINES[0]}-{RUNS:03d}"
+        assert read_log(history, PROJECT, last=1)[0].run.run_id == f"run-{MACHINES[0]}-{RUNS:03d}"
 
-    def test_without_a_token_for_it_nothing_is_added(self, client, database, token):
-        reading = create_token(database, "reader", TokenScope.READ)
+    def test_without_a_token_for_it_nothing_is_added(self, client, history, token):
+        reading = create_token(history, "reader", TokenScope.READ)
         said = set()
         for headers in ({}, bearer("pg_wrong"), bearer(reading)):
             answer = client.post("/api/runs", json=a_body(), headers=headers)
@@ -283,7 +283,7 @@ class TestIngest:
         assert len(said) == 3
         assert client.post("/api/runs", json=a_body(), auth=("ci", token)).status_code == 401
         assert client.post("/api/runs", json=a_body(project="other"), headers=bearer(token)).status_code == 403
-        assert len(read_log(database, PROJECT, last=1000)) == RUNS * len(MACHINES)
+        assert len(read_log(history, PROJECT, last=1000)) == RUNS * len(MACHINES)
 
     @pytest.mark.parametrize(
         "fields",
@@ -295,17 +295,17 @@ class TestIngest:
             {"problem": "none"},
         ],
     )  # fmt: skip
-    def test_impossible_runs_are_refused(self, client, database, token, fields):
+    def test_impossible_runs_are_refused(self, client, history, token, fields):
         answer = client.post("/api/runs", json=a_body(**fields), headers=bearer(token))
         assert answer.status_code == 400, answer.text
         assert answer.json()["detail"]
-        assert len(read_log(database, PROJECT, last=1000)) == RUNS * len(MACHINES)
+        assert len(read_log(history, PROJECT, last=1000)) == RUNS * len(MACHINES)
 
-    def test_what_no_database_takes_is_escaped(self, client, database, token):
+    def test_what_no_database_takes_is_escaped(self, client, history, token):
         body = json.dumps(a_body(run_id="run \0 \ud800")).encode()
         answer = client.post("/api/runs", content=body, headers={**bearer(token), "Content-Type": "application/json"})
         assert answer.status_code in (201, 400)
-        assert "\0" not in read_log(database, PROJECT, last=1)[0].run.run_id
+        assert "\0" not in read_log(history, PROJECT, last=1)[0].run.run_id
 
     def test_nothing_is_read_of_who_has_no_token(self, client):
         headers = {**bearer("pg_wrong"), "Content-Type": "application/json"}
@@ -373,9 +373,9 @@ class TestPages:
         assert "<script>" not in answer.text
         assert "style=" not in answer.text
 
-    def test_names_are_never_markup(self, client, database):
+    def test_names_are_never_markup(self, client, history):
         hostile = '<img src=x onerror=alert(1)>"&'
-        add_run(database, a_record(RUNS, MACHINES[0], cases=(hostile,)))
+        add_run(history, a_record(RUNS, MACHINES[0], cases=(hostile,)))
         for path, query in (("/cases", {}), ("/case", {"case": hostile, "machine": MACHINES[0]})):
             assert "<img" not in client.get(path, params=query).text
 
