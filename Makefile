@@ -73,8 +73,8 @@ codes: $(READY) ## Write docs/codes.md and docs/cli.md anew from the messages an
 	$(BIN)/python -m tests.documented_codes
 	$(BIN)/python -m tests.documented_commands
 
-proof-spine: $(READY) ## Measure what this version claims on this machine (40 minutes, nothing else running)
-	$(BIN)/python tests/proof/spine.py
+proof-spine: $(READY) ## Measure false alarms, open gates and small slowdowns in 120 live gates (ten hours, nothing else running; resumes)
+	$(BIN)/python -m tests.proof.spine $(ARGS)
 
 proof-peers: $(READY) ## Measure the gate against its peers on this machine (hours, in slices; nothing else running)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 from perfguard.benchmarks.catalog import BENCHMARKS  # noqa: E402 - torch must be known to be there first
 from perfguard.errors import MeasurementError, UsageError  # noqa: E402
 from perfguard.records.spec import Phase  # noqa: E402
+from perfguard.worker.cases import prepare_case  # noqa: E402
 from perfguard.worker.results import checks_of  # noqa: E402
 from tests.cpu_features import DTYPES_OF_STEPS  # noqa: E402
 
@@ -177,6 +178,7 @@ def test_an_optimizer_is_recognised_by_what_it_remembers_of_the_gradients(algori
 
 
 def test_compile_without_a_compiler_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import_module("torch._inductor.config")  # It reads the compiler's name once
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(MeasurementError, match=r"needs a C\+\+ compiler, and 'no-such-compiler'"):
         build("step.dlrm", **SMALL_STEPS["step.dlrm"], dtype="fp32", mode="compile")
@@ -185,6 +187,20 @@ def test_compile_without_a_compiler_says_what_is_missing(monkeypatch: pytest.Mon
 # torch's own import of Dynamo uses its deprecated scripting.
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="mode=compile needs g++")
+def test_two_instances_of_a_compiled_step_run_the_same_graphs() -> None:
+    case = {
+        "id": "step.bert[tiny]",
+        "target": TARGETS["step.bert"],
+        "parameters": {**SMALL_STEPS["step.bert"], "dtype": "fp32", "mode": "compile"},
+        "phase": "step",
+    }
+    graphs = torch._dynamo.utils.counters["stats"]
+    before = graphs["unique_graphs"]
+    found = prepare_case(case, seed=1, check=False, instances=2)
+    assert len(found.calls) == 2
+    assert graphs["unique_graphs"] == before + 1
+
+
 def test_compile_that_compiles_nothing_does_not_pass_for_compiled() -> None:
     with pytest.raises(MeasurementError, match="compiled nothing of LSTMLanguageModel"):
         build("step.lstm_lm", **SMALL_STEPS["step.lstm_lm"], dtype="fp32", mode="compile")

@@ -1,70 +1,155 @@
-"""Measures what this version claims, on the machine it runs on: `make proof-spine`, 40 minutes, nothing else running.
+"""Live gates on the machine it runs on: false alarms, gates left open, and small slowdowns found (`make proof-spine`).
 
-Runs the command line as a user does, reads its JSON, and writes `docs/measurements/spine-<machine_id>.{json,md}`:
-identical arms ten times, injected slowdowns and speed-ups of 5 %, a capped instruction set, a default allocator.
+Runs the command line as a user does, reads its JSON, and writes `docs/measurements/spine-<machine_id>.{json,md}` after
+each gate. It can be ended at any time and started again: gates of the same rule count, those of an older rule are
+dropped. Kinds of gates take turns, so that any part of the whole has a part of each. `ARGS='--minutes 90'` starts no
+gate after that time; all of them take ten hours, with nothing else running.
+
 Nothing is repeated until it fits, nothing is left out.
 """
 
+# ruff: noqa: T201
 from __future__ import annotations
 
+import argparse
+import contextlib
+import itertools
 import json
 import math
+import os
+import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scipy import stats
+
+from perfguard.config import load_config
+from perfguard.host.probe import probe
+from perfguard.records.calibration import DECISION_RULE
+from perfguard.runner.suites import load_catalog, selected_cases
+
 REPOSITORY = Path(__file__).parents[2]
+PLACE = REPOSITORY / "docs" / "measurements"
 LINEAR = "kernel.linear[m=128,dtype=bf16,phase=forward+backward]"
 STEP = "step.bert[layers=2,hidden=128,sequence=128,batch=4,dtype=bf16,mode=eager]"
+COMPARE = (sys.executable, "-m", "perfguard", "compare", "--format", "json")
 IDENTICAL = ("--baseline", "git:HEAD", "--candidate", "git:HEAD", "--measure-anyway")
 NO_ALLOCATOR = "git:HEAD+env:GLIBC_TUNABLES=,MALLOC_MMAP_THRESHOLD_=,MALLOC_TRIM_THRESHOLD_=,MALLOC_TOP_PAD_="
-ATTEMPTS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
-    ("identical arms", 10, IDENTICAL),
-    (
-        "+5 % injected into one step and one kernel",
-        1,
-        (*IDENTICAL, "--inject", f"{LINEAR}=+5%", "--inject", f"{STEP}=+5%"),
+SLOWER = (0.01, 0.0125, 0.015, 0.0175, 0.02)  # What the cases of a small slowdown take longer
+HALF_OF_A_CPU = """import time
+while True:
+    end = time.monotonic() + 0.05
+    while time.monotonic() < end: pass
+    time.sleep(0.05)
+"""
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """Gates of one kind."""
+
+    name: str
+    times: int
+    suite: str = "quick"
+    arguments: tuple[str, ...] = IDENTICAL
+    injects: Callable[[int], dict[str, float]] = lambda _: {}  # Slowdowns by case, of the n-th gate
+    has_neighbour: bool = False
+
+
+def two_cases(suite: str) -> Callable[[int], dict[str, float]]:
+    """Two cases of a suite, another pair each time, and how much slower both are."""
+    cases = selected_cases(load_catalog(load_config(REPOSITORY, os.environ, {})), suite=suite, patterns=())
+    pairs = list(itertools.combinations([case.id for case in cases if case.gating.value == "gating"], 2))
+    random.Random(0).shuffle(pairs)
+    return lambda number: dict.fromkeys(pairs[number % len(pairs)], SLOWER[number % len(SLOWER)])
+
+
+ALIKE, ALIKE_PR, BUSY = "identical arms", "identical arms, pr", "identical arms, a neighbour on half of a CPU"
+SMALL, SMALL_PR = "two cases 1 to 2 % slower", "two cases 1 to 2 % slower, pr"
+ATTEMPTS = (
+    Attempt(name=ALIKE, times=60),
+    Attempt(name=ALIKE_PR, times=12, suite="pr"),
+    Attempt(name=BUSY, times=20, has_neighbour=True),
+    Attempt(name=SMALL, times=12, injects=two_cases("quick")),
+    Attempt(name=SMALL_PR, times=12, suite="pr", injects=two_cases("pr")),
+    Attempt(name="+5 % injected into one step and one kernel", times=1, injects=lambda _: {LINEAR: 0.05, STEP: 0.05}),
+    Attempt(name="-5 % injected into one step and one kernel", times=1, injects=lambda _: {LINEAR: -0.05, STEP: -0.05}),
+    Attempt(
+        name="ONEDNN_MAX_CPU_ISA=AVX2 in the candidate",
+        times=1,
+        arguments=("--baseline", "git:HEAD", "--candidate", "git:HEAD+env:ONEDNN_MAX_CPU_ISA=AVX2"),
     ),
-    (
-        "-5 % injected into one step and one kernel",
-        1,
-        (*IDENTICAL, "--inject", f"{LINEAR}=-5%", "--inject", f"{STEP}=-5%"),
+    Attempt(
+        name="default allocator in the candidate",
+        times=1,
+        arguments=("--baseline", "git:HEAD", "--candidate", NO_ALLOCATOR),
     ),
-    (
-        "ONEDNN_MAX_CPU_ISA=AVX2 in the candidate",
-        1,
-        ("--baseline", "git:HEAD", "--candidate", "git:HEAD+env:ONEDNN_MAX_CPU_ISA=AVX2"),
-    ),
-    ("default allocator in the candidate", 1, ("--baseline", "git:HEAD", "--candidate", NO_ALLOCATOR)),
 )
 
 
 def main() -> None:
-    """Run every attempt and write the results after each, so that an interruption loses nothing."""
-    rows: list[dict[str, Any]] = []
-    for name, times, arguments in ATTEMPTS:
-        for number in range(times):
-            print(f"{time.strftime('%H:%M:%S')} {name} {number + 1}/{times}", flush=True)  # noqa: T201
-            rows.append({"attempt": name, **run(arguments)})
-            write(rows)
+    """Run the gates that are missing, and write the results after each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no gate after this time")
+    end_s = time.monotonic() + 60 * parser.parse_args().minutes
+    machine_id = probe().machine_id
+    kept = PLACE / f"spine-{machine_id}.json"
+    known = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else []
+    rows: list[Row] = [row for row in known if row.get("rule") == DECISION_RULE]
+    for attempt, number in in_turn(ATTEMPTS):
+        if any((row["attempt"], row["number"]) == (attempt.name, number) for row in rows):
+            continue
+        if time.monotonic() > end_s:
+            break
+        print(f"{time.strftime('%H:%M:%S')} {attempt.name} {number + 1}/{attempt.times}", flush=True)
+        rows.append(run(attempt, number))
+        kept.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        kept.with_suffix(".md").write_text(report(rows), encoding="utf-8")
 
 
-def run(arguments: tuple[str, ...]) -> dict[str, Any]:
-    """One `perfguard compare` of the quick suite, reduced to what the report shows."""
-    done = subprocess.run(
-        [sys.executable, "-m", "perfguard", "compare", "--suite", "quick", *arguments, "--format", "json"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def in_turn(attempts: Sequence[Attempt]) -> list[tuple[Attempt, int]]:
+    """Every gate of every kind, each kind spread evenly over all."""
+    gates = [(attempt, number) for attempt in attempts for number in range(attempt.times)]
+    return sorted(gates, key=lambda gate: (gate[1] + 0.5) / gate[0].times)
+
+
+def run(attempt: Attempt, number: int) -> Row:
+    """One `perfguard compare`, reduced to what the report shows."""
+    injected = attempt.injects(number)
+    slower = itertools.chain.from_iterable(("--inject", f"{case}={ratio:+.2%}") for case, ratio in injected.items())
+    row: Row = {
+        "attempt": attempt.name,
+        "number": number,
+        "rule": DECISION_RULE,
+        "commit": subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        ).stdout.strip(),
+        "at": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+        "load": round(os.getloadavg()[0], 2),
+        "injected": injected,
+    }
+    with neighbour() if attempt.has_neighbour else contextlib.nullcontext():
+        done = subprocess.run(
+            [*COMPARE, "--suite", attempt.suite, *attempt.arguments, *slower],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode < 0 or done.returncode == 130:
+        sys.exit(130)  # ended by the user: no gate
     if not done.stdout.startswith("{"):
-        return {"exit_code": done.returncode, "error": done.stderr[-2000:], "cases": {}}
+        return {**row, "exit_code": done.returncode, "error": done.stderr[-2000:], "cases": {}}
     result = json.loads(done.stdout)
     fingerprint = json.loads((Path(result["folder"]) / "fingerprint.json").read_text(encoding="utf-8"))
     return {
+        **row,
         "exit_code": done.returncode,
         # Identical arms pass by construction; what is asked here is what their times alone say.
         "verdict": result["gate"]["measured_outcome"] or result["verdict"],
@@ -79,6 +164,16 @@ def run(arguments: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
+@contextlib.contextmanager
+def neighbour() -> Iterator[None]:
+    """A process of a session of its own that takes half of a CPU."""
+    with subprocess.Popen([sys.executable, "-c", HALF_OF_A_CPU], start_new_session=True) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
 def _case(verdict: dict[str, Any]) -> dict[str, Any]:
     estimate = verdict["comparison"]["estimate"]
     if estimate is None:
@@ -91,53 +186,90 @@ def _case(verdict: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def write(rows: list[dict[str, Any]]) -> None:
-    """Write the raw rows and a table of them."""
-    machine_id = next((row["machine_id"] for row in rows if "machine_id" in row), "unknown")
-    place = REPOSITORY / "docs" / "measurements"
-    place.mkdir(parents=True, exist_ok=True)
-    (place / f"spine-{machine_id}.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    (place / f"spine-{machine_id}.md").write_text(report(rows), encoding="utf-8")
-
-
-def report(rows: list[dict[str, Any]]) -> str:
+def report(rows: Sequence[Row]) -> str:
     """The rows as Markdown."""
     first = next((row for row in rows if "machine" in row), {})
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
+    planned = sum(attempt.times for attempt in ATTEMPTS)
     lines = [
-        "# What `perfguard compare --suite quick` found",
+        "# Live gates: false alarms, open gates, small slowdowns",
         "",
         (
             f"Made by `make proof-spine` on {first.get('machine')} (`{first.get('machine_id')}`, stack "
-            f"`{first.get('stack_id')}`), CPU {first.get('cpus')}, commit {commit.stdout[:12]}. "
-            "Every attempt is listed; none was repeated."
+            f"`{first.get('stack_id')}`), CPU {first.get('cpus')}, rule {DECISION_RULE}, commit {commits}. "
+            f"{len(rows)} of {planned} gates so far. Every gate is listed; none was repeated."
         ),
         "",
-        "| attempt | exit | verdict | blocks (voided) | seconds | regressed | improved |",
-        "|---|--:|---|--:|--:|---|---|",
+        "| gates | measured | red [95 %] | inconclusive or host unstable [95 %] | median minutes |",
+        "|---|--:|---|---|--:|",
     ]
+    for attempt in ATTEMPTS:
+        own = [row for row in rows if row["attempt"] == attempt.name]
+        if own:
+            red = sum(row.get("verdict") == "regressed" for row in own)
+            open_ = sum(row.get("verdict") in ("inconclusive", "host-unstable") for row in own)
+            minutes = sorted(row.get("duration_s", math.nan) / 60 for row in own)[len(own) // 2]
+            shares = f"{_share(red, len(own))} | {_share(open_, len(own))}"
+            lines.append(f"| {attempt.name} | {len(own)} of {attempt.times} | {shares} | {minutes:.1f} |")
+    return "\n".join([*lines, "", *_found(rows), *_listed(rows), *_spread(rows), ""])
+
+
+def _share(count: int, total: int) -> str:
+    """`1 of 60 [0.0, 8.9 %]`, with the exact interval (Clopper-Pearson)."""
+    lower = stats.beta.ppf(0.025, count, total - count + 1) if count else 0.0
+    upper = stats.beta.ppf(0.975, count + 1, total - count) if count < total else 1.0
+    return f"{count} of {total} [{100 * lower:.1f}, {100 * upper:.1f} %]"
+
+
+def _found(rows: Sequence[Row]) -> Iterator[str]:
+    """Cases that were made slower, and what their gate said of them."""
+    yield from ("Cases that were made slower:", "", "| slower by | cases | regressed | inconclusive | unchanged |")
+    yield "|--:|--:|--:|--:|--:|"
+    for ratio in (*SLOWER, 0.05):
+        said = [
+            row["cases"].get(case, {}).get("outcome")
+            for row in rows
+            for case, own in row["injected"].items()
+            if own == ratio
+        ]
+        counts = " | ".join(str(said.count(outcome)) for outcome in ("regressed", "inconclusive", "unchanged"))
+        yield f"| {ratio:.2%} | {len(said)} | {counts} |"
+    untouched = [
+        (row, case)
+        for row in rows
+        if row["injected"]
+        for case, entry in row["cases"].items()
+        if case not in row["injected"] and entry["outcome"] == "regressed"
+    ]
+    yield from ("", f"Other cases of these gates that were called slower: {len(untouched)}.", "")
+
+
+def _listed(rows: Sequence[Row]) -> Iterator[str]:
+    yield "| at | gate | exit | verdict | load before | blocks (voided) | seconds | regressed | improved |"
+    yield "|---|---|--:|---|--:|--:|--:|---|---|"
     for row in rows:
         found = {
             kind: ", ".join(
                 f"{_short(case)} {entry['effect']:+.1%}"
                 for case, entry in row["cases"].items()
-                if entry["outcome"] == kind
+                if entry["outcome"] == kind and "effect" in entry
             )
             or "-"
             for kind in ("regressed", "improved")
         }
-        lines.append(
-            f"| {row['attempt']} | {row['exit_code']} | {row.get('verdict', 'error')} | {row.get('blocks', '-')} "
-            f"({row.get('voided', '-')}) | {row.get('duration_s', '-')} | {found['regressed']} | {found['improved']} |"
+        yield (
+            f"| {row['at']} | {row['attempt']} | {row['exit_code']} | {row.get('verdict', 'error')} | {row['load']} | "
+            f"{row.get('blocks', '-')} ({row.get('voided', '-')}) | {row.get('duration_s', '-')} | "
+            f"{found['regressed']} | {found['improved']} |"
         )
-    return "\n".join([*lines, "", *_spread(rows), ""])
 
 
-def _spread(rows: list[dict[str, Any]]) -> list[str]:
+def _spread(rows: Sequence[Row]) -> list[str]:
     """Block SD and estimates of each case over the identical arms."""
-    identical = [row for row in rows if row["attempt"] == ATTEMPTS[0][0]]
+    identical = [row for row in rows if row["attempt"] in (ALIKE, ALIKE_PR)]
     cases = list(dict.fromkeys(case for row in identical for case in row["cases"]))
     lines = [
+        "",
         "Identical arms, by case:",
         "",
         "| case | block SD: median (lowest to highest) | estimates: lowest to highest |",

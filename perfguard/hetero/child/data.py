@@ -103,7 +103,7 @@ def prepare(config: DataConfig, folder: Path, wants_stop: Callable[[], bool] = l
     try:
         scratch.mkdir(parents=True)
         _require_room(config, scratch)
-        _write(_until(wants_stop, _chunks(config)), scratch)
+        _write(_until(wants_stop, _chunks(config)), scratch, config)
         scratch.rename(place)
     except OSError as error:
         if (place / _INFO).is_file():  # another run was faster
@@ -171,10 +171,15 @@ def _chunks(config: DataConfig) -> Iterable[Chunk]:
     )
 
 
-def _write(chunks: Iterable[Chunk], folder: Path) -> None:
+def _write(chunks: Iterable[Chunk], folder: Path, config: DataConfig) -> None:
     writer = _Writer(folder)
     for chunk in chunks:
         writer.add(chunk)
+    if config.examples is not None and 0 < writer.examples < config.examples:
+        raise UsageError(
+            f"data {config.source!r} has {writer.examples:,} examples, fewer than the {config.examples:,} of "
+            f"data.examples; ask for at most {writer.examples:,}"
+        )
     writer.finish()
 
 
@@ -185,12 +190,12 @@ class _Writer:
         self._folder = folder
         self._lengths: dict[str, int] = {}
         self._dtypes: dict[str, tuple[str, tuple[int, ...]]] = {}
-        self._examples = self._features = self._classes = 0
+        self.examples = self._features = self._classes = 0
         self._last: Chunk | None = None
 
     def add(self, chunk: Chunk) -> None:
         is_first, self._last = self._last is None, chunk
-        self._examples += chunk.rows
+        self.examples += chunk.rows
         self._features, self._classes = max(self._features, chunk.features), max(self._classes, chunk.classes)
         if isinstance(chunk.x, Csr):
             self._add_csr(("starts", "columns", "values"), chunk.x, is_first=is_first)
@@ -217,10 +222,10 @@ class _Writer:
         self._dtypes[name] = (array.dtype.str, array.shape[1:])
 
     def finish(self) -> None:
-        if self._last is None or self._examples == 0:
+        if self._last is None or self.examples == 0:
             raise UsageError("there is no example to train on: the data is empty")
         shape = Shape(
-            examples=self._examples,
+            examples=self.examples,
             features=self._features,
             classes=self._classes,
             is_sparse=isinstance(self._last.x, Csr),

@@ -69,7 +69,7 @@ def render_tuning_markdown(found: Tuning) -> str:
 def trial_line(tried: TriedTrial) -> str:
     """`optimizer=fused on top of dtype=bf16: faster, -4.6 % [-5.0 %, -4.2 %] in 5 blocks`."""
     outcome = tried.outcome
-    found = _WORDS[outcome.verdict]
+    found = _verdict_text(outcome)
     if outcome.log_ratio is not None:
         found += f", {format_effect(outcome.log_ratio)} {interval_text(outcome)}"
     how = "known" if tried.is_reused else format_duration(outcome.duration_s)
@@ -141,16 +141,22 @@ def ended_recipe(found: Tuning) -> Setting | None:
 
 def result_text(tried: TriedTrial, recipe: Setting | None) -> str:
     """What was shown, and what became of it in the recipe, where there is one."""
-    verdict, trial = tried.outcome.verdict, tried.trial
+    verdict, trial, text = tried.outcome.verdict, tried.trial, _verdict_text(tried.outcome)
     if recipe is None:
-        return _WORDS[verdict]
+        return text
     if trial.purpose is Purpose.FINAL or verdict is not TrialVerdict.FASTER:
         if trial.purpose is Purpose.KEEP and verdict is TrialVerdict.OPEN and not tried.outcome.is_answered:
             return "not confirmed, kept"
         is_removed = trial.purpose is Purpose.KEEP and tried.outcome.is_no_gain
-        return f"{_WORDS[verdict]}, removed" if is_removed else _WORDS[verdict]
+        return f"{text}, removed" if is_removed else text
     is_kept = set(trial.after) - set(trial.before) <= set(recipe)
-    return f"{_WORDS[verdict]}, {'kept' if is_kept else 'later dropped'}"
+    return f"{text}, {'kept' if is_kept else 'later dropped'}"
+
+
+def _verdict_text(outcome: TrialOutcome) -> str:
+    """A disturbed trial showed no gain either, but a later start measures it again."""
+    is_disturbed = outcome.verdict is TrialVerdict.OPEN and not outcome.is_kept
+    return "open, the host was disturbed" if is_disturbed else _WORDS[outcome.verdict]
 
 
 def refusals_of(found: Tuning) -> list[tuple[str, str, str]]:

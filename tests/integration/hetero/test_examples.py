@@ -69,6 +69,15 @@ def test_a_bundled_set_is_the_one_of_scikit_learn(tmp_path):
     assert float(found.arrays["x"].mean()) == pytest.approx(0.0, abs=1e-4)
 
 
+@pytest.mark.parametrize("source", ["sklearn:digits", "rows.txt"])
+def test_fewer_examples_than_are_asked_for_are_refused(tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.txt").write_text("".join(f"{number % 2} 1:{number}\n" for number in range(1797)))
+    assert examples(tmp_path, source, examples=1797, features=1).shape.examples == 1797
+    with pytest.raises(UsageError, match=r"has 1,797 examples, fewer than the 1,798 of data\.examples"):
+        examples(tmp_path, source, examples=1798, features=1)
+
+
 def test_a_libsvm_file_is_read_as_scikit_learn_wrote_it(tmp_path):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(50, 7)) * (rng.random((50, 7)) < 0.4), rng.choice([-1, 1], 50)

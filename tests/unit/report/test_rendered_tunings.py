@@ -145,12 +145,19 @@ def test_every_setting_of_a_script_has_its_line_of_code(tmp_path):
     [
         (TrialOutcome(verdict=TrialVerdict.OPEN, blocks=7), "no gain shown, removed"),
         (TrialOutcome(verdict=TrialVerdict.OPEN, blocks=1, is_cut_short=True), "not confirmed, kept"),
+        (TrialOutcome(verdict=TrialVerdict.OPEN, blocks=5, is_kept=False), "not confirmed, kept"),
         (TrialOutcome(verdict=TrialVerdict.SLOWER, blocks=5), "slower, removed"),
     ],
 )
 def test_what_became_of_a_value_that_had_to_be_confirmed(outcome, text):
     trial = Trial(purpose=Purpose.KEEP, before=(), after=(("dtype", "bf16"),))
     assert result_text(TriedTrial(trial=trial, outcome=outcome, budget_s=1.0), ()) == text
+
+
+def test_a_disturbed_trial_is_open_whatever_its_interval():
+    trial = Trial(purpose=Purpose.ADD, before=(), after=(("dtype", "bf16"),))
+    outcome = TrialOutcome(verdict=TrialVerdict.OPEN, lower=-0.6, upper=-0.4, blocks=5, is_kept=False)
+    assert result_text(TriedTrial(trial=trial, outcome=outcome, budget_s=1.0), ()) == "open, the host was disturbed"
 
 
 def test_nothing_became_of_a_gain_where_the_search_was_interrupted():
