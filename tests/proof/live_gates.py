@@ -1,6 +1,6 @@
-"""Live gates on the machine it runs on: false alarms, gates left open, and small slowdowns found (`make proof-spine`).
+"""Live gates on the machine it runs on: false alarms, gates left open, and small slowdowns found (`make proof-gates`).
 
-Runs the command line as a user does, reads its JSON, and writes `docs/measurements/spine-<machine_id>.{json,md}` after
+Runs the command line as a user does, reads its JSON, and writes `docs/measurements/gates-<machine_id>.{json,md}` after
 each gate. It can be ended at any time and started again: gates of the same rule count, those of an older rule are
 dropped. Kinds of gates take turns, so that any part of the whole has a part of each. `ARGS='--minutes 90'` starts no
 gate after that time; all of them take ten hours, with nothing else running.
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no gate after this time")
     end_s = time.monotonic() + 60 * parser.parse_args().minutes
     machine_id = probe().machine_id
-    kept = PLACE / f"spine-{machine_id}.json"
+    kept = PLACE / f"gates-{machine_id}.json"
     known = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else []
     rows: list[Row] = [row for row in known if row.get("rule") == DECISION_RULE]
     for attempt, number in in_turn(ATTEMPTS):
@@ -195,7 +195,7 @@ def report(rows: Sequence[Row]) -> str:
         "# Live gates: false alarms, open gates, small slowdowns",
         "",
         (
-            f"Made by `make proof-spine` on {first.get('machine')} (`{first.get('machine_id')}`, stack "
+            f"Made by `make proof-gates` on {first.get('machine')} (`{first.get('machine_id')}`, stack "
             f"`{first.get('stack_id')}`), CPU {first.get('cpus')}, rule {DECISION_RULE}, commit {commits}. "
             f"{len(rows)} of {planned} gates so far. Every gate is listed; none was repeated."
         ),
