@@ -28,7 +28,7 @@ TRACED_STEPS = 5
 
 @functools.cache
 def _with_torch() -> ForkServerContext:
-    """Forks of a process that has imported torch, which takes longer than most programs."""
+    """Forks of a process that has imported torch and Dynamo, as optimizers do; most programs take less time."""
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload(["torch._dynamo", "perfguard.worker.profiling.profiler", "perfguard.worker.cases"])
     return forks

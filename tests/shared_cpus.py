@@ -60,7 +60,7 @@ _TRACED = "COVERAGE_PROCESS_CONFIG"
 
 def pytest_sessionstart(session):
     """Compile perfguard once: the processes that tests start write no byte code, and would compile it each time."""
-    if not _is_shared(session.config):
+    if not _is_worker(session.config):
         compileall.compile_dir(Path(perfguard.__file__).parent, quiet=2)
         os.environ[SHARED] = tempfile.mkdtemp()
     # Nothing that runs in a test's own process comes near the user's history.
@@ -69,7 +69,7 @@ def pytest_sessionstart(session):
 
 def pytest_sessionfinish(session):
     """Remove what the processes of the session shared."""
-    if not _is_shared(session.config):
+    if not _is_worker(session.config):
         shutil.rmtree(os.environ.pop(SHARED), ignore_errors=True)
 
 
@@ -89,7 +89,7 @@ def _measured(available):
     return select_cpus(probe(), cpus=None, threads=None, numa=None, available=available).cpus
 
 
-def _is_shared(config):
+def _is_worker(config):
     return hasattr(config, "workerinput")
 
 
@@ -107,7 +107,7 @@ def pytest_runtest_protocol(item, nextitem):
     """Give tests that measure, the longest chain, CPUs of their own until they are done, and all others the rest."""
     everywhere, is_measured = os.sched_getaffinity(0), Path(os.environ[SHARED], "measured")
     measures = item.nodeid.startswith(MEASURING)
-    if item.get_closest_marker("two_cpus") is None and _is_shared(item.config) and not is_measured.exists():
+    if item.get_closest_marker("two_cpus") is None and _is_worker(item.config) and not is_measured.exists():
         measured = set(_measured(frozenset(everywhere))) if _will_measure(item.session) else set()
         os.sched_setaffinity(0, measured if measures else everywhere - measured or everywhere)
     _fit_threads()

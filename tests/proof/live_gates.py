@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import itertools
 import json
 import math
@@ -58,16 +59,22 @@ class Attempt:
     times: int
     suite: str = "quick"
     arguments: tuple[str, ...] = IDENTICAL
-    injects: Callable[[int], dict[str, float]] = lambda _: {}  # Slowdowns by case, of the n-th gate
+    injects: Callable[[str, int], dict[str, float]] = lambda *_: {}  # Slowdowns by case, of a suite's n-th gate
     has_neighbour: bool = False
 
 
-def two_cases(suite: str) -> Callable[[int], dict[str, float]]:
+def two_cases(suite: str, number: int) -> dict[str, float]:
     """Two cases of a suite, another pair each time, and how much slower both are."""
+    pairs = _pairs(suite)
+    return dict.fromkeys(pairs[number % len(pairs)], SLOWER[number % len(SLOWER)])
+
+
+@functools.cache
+def _pairs(suite: str) -> list[tuple[str, str]]:
     cases = selected_cases(load_catalog(load_config(REPOSITORY, os.environ, {})), suite=suite, patterns=())
     pairs = list(itertools.combinations([case.id for case in cases if case.gating.value == "gating"], 2))
     random.Random(0).shuffle(pairs)
-    return lambda number: dict.fromkeys(pairs[number % len(pairs)], SLOWER[number % len(SLOWER)])
+    return pairs
 
 
 ALIKE, ALIKE_PR, BUSY = "identical arms", "identical arms, pr", "identical arms, a neighbour on half of a CPU"
@@ -76,10 +83,12 @@ ATTEMPTS = (
     Attempt(name=ALIKE, times=60),
     Attempt(name=ALIKE_PR, times=12, suite="pr"),
     Attempt(name=BUSY, times=20, has_neighbour=True),
-    Attempt(name=SMALL, times=12, injects=two_cases("quick")),
-    Attempt(name=SMALL_PR, times=12, suite="pr", injects=two_cases("pr")),
-    Attempt(name="+5 % injected into one step and one kernel", times=1, injects=lambda _: {LINEAR: 0.05, STEP: 0.05}),
-    Attempt(name="-5 % injected into one step and one kernel", times=1, injects=lambda _: {LINEAR: -0.05, STEP: -0.05}),
+    Attempt(name=SMALL, times=12, injects=two_cases),
+    Attempt(name=SMALL_PR, times=12, suite="pr", injects=two_cases),
+    Attempt(name="+5 % injected into one step and one kernel", times=1, injects=lambda *_: {LINEAR: 0.05, STEP: 0.05}),
+    Attempt(
+        name="-5 % injected into one step and one kernel", times=1, injects=lambda *_: {LINEAR: -0.05, STEP: -0.05}
+    ),
     Attempt(
         name="ONEDNN_MAX_CPU_ISA=AVX2 in the candidate",
         times=1,
@@ -121,7 +130,7 @@ def in_turn(attempts: Sequence[Attempt]) -> list[tuple[Attempt, int]]:
 
 def run(attempt: Attempt, number: int) -> Row:
     """One `perfguard compare`, reduced to what the report shows."""
-    injected = attempt.injects(number)
+    injected = attempt.injects(attempt.suite, number)
     slower = itertools.chain.from_iterable(("--inject", f"{case}={ratio:+.2%}") for case, ratio in injected.items())
     row: Row = {
         "attempt": attempt.name,
@@ -234,14 +243,13 @@ def _found(rows: Sequence[Row]) -> Iterator[str]:
         ]
         counts = " | ".join(str(said.count(outcome)) for outcome in ("regressed", "inconclusive", "unchanged"))
         yield f"| {ratio:.2%} | {len(said)} | {counts} |"
-    untouched = [
-        (row, case)
+    others = sum(
+        case not in row["injected"] and entry["outcome"] == "regressed"
         for row in rows
         if row["injected"]
         for case, entry in row["cases"].items()
-        if case not in row["injected"] and entry["outcome"] == "regressed"
-    ]
-    yield from ("", f"Other cases of these gates that were called slower: {len(untouched)}.", "")
+    )
+    yield from ("", f"Other cases of these gates that were called slower: {others}.", "")
 
 
 def _listed(rows: Sequence[Row]) -> Iterator[str]:

@@ -175,12 +175,7 @@ def _write(chunks: Iterable[Chunk], folder: Path, config: DataConfig) -> None:
     writer = _Writer(folder)
     for chunk in chunks:
         writer.add(chunk)
-    if config.examples is not None and 0 < writer.examples < config.examples:
-        raise UsageError(
-            f"data {config.source!r} has {writer.examples:,} examples, fewer than the {config.examples:,} of "
-            f"data.examples; ask for at most {writer.examples:,}"
-        )
-    writer.finish()
+    writer.finish(config)
 
 
 class _Writer:
@@ -190,12 +185,12 @@ class _Writer:
         self._folder = folder
         self._lengths: dict[str, int] = {}
         self._dtypes: dict[str, tuple[str, tuple[int, ...]]] = {}
-        self.examples = self._features = self._classes = 0
+        self._examples = self._features = self._classes = 0
         self._last: Chunk | None = None
 
     def add(self, chunk: Chunk) -> None:
         is_first, self._last = self._last is None, chunk
-        self.examples += chunk.rows
+        self._examples += chunk.rows
         self._features, self._classes = max(self._features, chunk.features), max(self._classes, chunk.classes)
         if isinstance(chunk.x, Csr):
             self._add_csr(("starts", "columns", "values"), chunk.x, is_first=is_first)
@@ -221,11 +216,16 @@ class _Writer:
         self._lengths[name] = self._lengths.get(name, 0) + len(array)
         self._dtypes[name] = (array.dtype.str, array.shape[1:])
 
-    def finish(self) -> None:
-        if self._last is None or self.examples == 0:
+    def finish(self, config: DataConfig) -> None:
+        if self._last is None or self._examples == 0:
             raise UsageError("there is no example to train on: the data is empty")
+        if config.examples is not None and self._examples < config.examples:
+            raise UsageError(
+                f"data {config.source!r} has {self._examples:,} examples, fewer than the {config.examples:,} of "
+                f"data.examples; ask for at most {self._examples:,}"
+            )
         shape = Shape(
-            examples=self.examples,
+            examples=self._examples,
             features=self._features,
             classes=self._classes,
             is_sparse=isinstance(self._last.x, Csr),
