@@ -25,8 +25,8 @@ _learned: set[Any] = set()
 
 def to_builtins(value: Any) -> Any:
     """Dictionaries, lists and scalars; tuples become lists, enums their values, nan and inf become None."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_builtins(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if is_record(type(value)):
+        return {name: to_builtins(getattr(value, name)) for name in field_names(type(value))}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dict):
@@ -38,6 +38,18 @@ def to_builtins(value: Any) -> Any:
     return value
 
 
+def is_record(kind: Any) -> bool:
+    """Whether a type is a struct or a dataclass."""
+    return isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind))
+
+
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """Names of the fields of a struct or a dataclass, in order."""
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
 def to_json(value: Any, *, indent: int | None = None) -> str:
     """JSON text with sorted keys."""
     return json.dumps(to_builtins(value), sort_keys=True, indent=indent, ensure_ascii=False)
@@ -46,7 +58,7 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     """A decoder of JSON that gives values of a type.
 
-    msgspec 0.22 looks at a dataclass when it first meets it, and crashes the process where two threads do that at once.
+    msgspec 0.22 looks at a type when it first meets it, and crashes the process where two threads do that at once.
     """
     with _learning:
         made = msgspec.json.Decoder(kind)

@@ -7,19 +7,18 @@ that has one. Files are decoded once, strictly; where each value came from is ke
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import difflib
 import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Struct, field
 
 from perfguard.errors import ConfigError, did_you_mean
 from perfguard.records.plan import EnvProfile
@@ -40,8 +39,7 @@ FAIL_ON_CHOICES = ("regression", "failed", "inconclusive", "missing", "different
 """What may make a gate's exit code non-zero."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteConfig:
+class SuiteConfig(Struct, frozen=True, kw_only=True):
     """A suite of the user's own: `[suites.NAME]`."""
 
     gating: tuple[str, ...]
@@ -54,8 +52,7 @@ class SuiteConfig:
     """Default budget of a paired gate, seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Struct, frozen=True, kw_only=True):
     """All settings, with the built-in values as defaults."""
 
     suite: str = "quick"
@@ -146,8 +143,7 @@ _OLD_KEYS = {"slices": "samples", "slice_s": "sample_s"}
 """Keys by their older names, which files and variables may still use."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedConfig:
+class LoadedConfig(Struct, frozen=True, kw_only=True):
     """A configuration and where each of its values came from."""
 
     config: Config
@@ -181,7 +177,7 @@ def load_config(start: Path, environment: Mapping[str, str], options: Mapping[st
         merged |= layer
     origins = {key: origin for key, (_, origin) in merged.items()}
     for key, origin in origins.items():
-        require_known([key], Config, origin)
+        require_known([key], Config.__struct_fields__, origin)
     config = _build({key: value for key, (value, _) in merged.items()}, origins)
     return LoadedConfig(config=config, origins=origins, project=project)
 
@@ -315,13 +311,12 @@ def _layer(table: Any, origin: str) -> dict[str, tuple[Any, str]]:
     return {_OLD_KEYS.get(name, name): (table[key], origin) for key, name in names.items()}
 
 
-def require_known(keys: Iterable[str], kind: type[Any], where: str, *, cutoff: float = 0.6) -> None:
-    """Refuse keys that are no fields of a dataclass.
+def require_known(keys: Iterable[str], names: Sequence[str], where: str, *, cutoff: float = 0.6) -> None:
+    """Refuse keys that are none of these names.
 
     Raises:
         ConfigError: One is none; with `where`, and the nearest match at this cutoff of `difflib`.
     """
-    names = [spec.name for spec in dataclasses.fields(kind)]
     for key in keys:
         if key not in names:
             near = difflib.get_close_matches(key, names, n=1, cutoff=cutoff)
@@ -344,7 +339,7 @@ def _build(values: dict[str, Any], origins: Mapping[str, str]) -> Config:
             raise ConfigError(f"{origins[key]}: {key}: {error}") from error
         if key == "suites":
             for suite, table in value.items():
-                require_known(table, SuiteConfig, f"{origins[key]}: suites.{suite}")
+                require_known(table, SuiteConfig.__struct_fields__, f"{origins[key]}: suites.{suite}")
     config = msgspec.convert(values, Config, strict=True)
     _check_ranges(config, origins)
     return config

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 import msgspec
 
-from perfguard.codec import from_builtins, json_decoder, to_builtins
+from perfguard.codec import field_names, from_builtins, is_record, json_decoder, to_builtins
 from perfguard.errors import StoreError
 from perfguard.records import events as ev
 from perfguard.records.calibration import CaseSample
@@ -98,7 +98,7 @@ def _changed(data: Any, kind: Any, change: Callable[[Any, Any], Any]) -> Any:
         return _changed(data, arguments[0], change) if data is not None and len(arguments) == 1 else data
     if isinstance(data, list) and len(arguments) == 1:
         return [_changed(item, arguments[0], change) for item in data]
-    if isinstance(data, dict) and dataclasses.is_dataclass(kind):
+    if isinstance(data, dict) and is_record(kind):
         hints = _hints_of(cast("Hashable", kind))
         return {key: _changed(item, hints[key], change) if key in hints else item for key, item in data.items()}
     if isinstance(data, dict) and len(arguments) == 2:
@@ -185,17 +185,12 @@ def require_numbers(event: Event, source: str) -> None:
     Raises:
         StoreError: A number of the event is not finite, or an integer beyond 64 bits.
     """
-    for name in _fields_of(cast("Hashable", type(event))):
+    for name in field_names(type(event)):
         value = getattr(event, name)
         if isinstance(value, float) and not math.isfinite(value):
             raise StoreError(f"{source}: {name} is not finite")
         if isinstance(value, int) and not -_BEYOND_INTEGERS < value < _BEYOND_INTEGERS:
             raise StoreError(f"{source}: {name} is beyond 64 bits")
-
-
-@functools.cache
-def _fields_of(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _decoded_event(line: bytes, source: str) -> Event:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from perfguard.records.estimate import Estimate, Interval
 from perfguard.records.facts import recorded_text
@@ -12,6 +12,7 @@ from perfguard.records.result import RunResult
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy, Verdict
 from perfguard.runner.arms import git
+from tests.changed_values import replace
 from tests.compared_cases import unmeasured
 
 SUM, SORT = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from perfguard.records.facts import Severity, Subject, fact, recorded_text
@@ -11,6 +10,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import StepPhase
 from perfguard.records.verdict import Confirmation, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
+from tests.changed_values import replace
 from tests.compared_cases import compared, unmeasured
 from tests.example_attribution import attribution_of
 

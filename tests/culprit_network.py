@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perfguard.profile.changes.attribution import attribute
 from perfguard.records.steps.ops import StepPhase
+from tests.changed_values import replace
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Op, fused_adam, op_key, profiled, python_key
 
 OPTIMIZER = StepPhase.OPTIMIZER

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +33,7 @@ from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.measuring import ArmLayout
 from perfguard.runner.run_folder import RunFolder
 from perfguard.runner.session import Request, choose_cpus
+from tests.changed_values import replace
 from tests.compared_cases import judge
 
 CASES = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from perfguard.profile.advice.advise import RULES, advise
@@ -27,6 +26,7 @@ from perfguard.records.steps.ops import (
     StepPhase,
 )
 from perfguard.records.steps.program import ModuleFacts, ProgramFacts
+from tests.changed_values import replace
 
 LOAD, FORWARD, LOSS, BACKWARD, OPTIMIZER = StepPhase
 STEP_MS = 100.0

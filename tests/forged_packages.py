@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from perfguard.tasks.checking.rules import broken_rules
 from perfguard.tasks.checking.tree import read_tree
 from perfguard.tasks.packages import MANIFEST, checksums
 from perfguard.tasks.sampled_answers import read_sample, write_sample
+from tests.changed_values import replace
 
 DETAIL, SUMMARY, ACCURACY = "mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log_accuracy.json"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from enum import Enum
 from html.parser import HTMLParser
 from typing import Any
 
 from markdown_it import MarkdownIt
+
+from perfguard.codec import field_names, is_record
 
 TEXTS = (
     "<script>alert(1)</script><img src=x onerror=alert(1)><b>bold</b>",
@@ -112,8 +113,8 @@ def poisoned(value: Any, text: str, *, keep: frozenset[str] = frozenset()) -> An
         return value
     if isinstance(value, str):
         return text
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if is_record(type(value)):
+        fields = {name: getattr(value, name) for name in field_names(type(value))}
         changed = {name: item if name in keep else poisoned(item, text, keep=keep) for name, item in fields.items()}
         return type(value)(**changed)
     if isinstance(value, dict):

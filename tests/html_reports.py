@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import zlib
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
+from perfguard.codec import field_names, is_record
 from perfguard.config import load_config
 from perfguard.records.facts import Severity, Subject, fact, recorded_text
 from perfguard.records.run import Arm
@@ -18,6 +18,7 @@ from perfguard.records.steps.profile import Breakdown, PhaseShare, ProfiledCase,
 from perfguard.records.steps.projection import CaseProjection, Projection, Roof, RooflineCeilings, RooflinePoint
 from perfguard.report.html.content import RawFile, RunContent
 from perfguard.report.pages.build import read_run
+from tests.changed_values import replace
 from tests.recorded_runs import DATA, SLOWER
 
 EVIL = (
@@ -114,8 +115,8 @@ def a_projection(case_id: str) -> CaseProjection:
         ),
         roofline=(
             point,
-            dataclasses.replace(point, name="aten::addmm", dtype="bf16", call_s=5e-3),
-            dataclasses.replace(point, name="aten::add", flops=None, roof=Roof.MEMORY),
+            replace(point, name="aten::addmm", dtype="bf16", call_s=5e-3),
+            replace(point, name="aten::add", flops=None, roof=Roof.MEMORY),
         ),
         notes=(fact("projection.bandwidth_of_caches"),),
     )
@@ -156,7 +157,7 @@ def a_profile() -> RunContent:
 def poisoned(content: RunContent) -> RunContent:
     """The same run with an attacker's text in every field that holds text, and in its raw data."""
     evil: RunContent = _poison(content)
-    return dataclasses.replace(
+    return replace(
         evil, files=(RawFile(name=f"events{EVIL}.jsonl", size_bytes=9, content=EVIL.encode("utf-8", "replace")),)
     )
 
@@ -166,10 +167,8 @@ def _poison(value):
         return value
     if isinstance(value, str):
         return value + (LONG if zlib.crc32(value.encode()) % 7 == 0 else "") + EVIL
-    if dataclasses.is_dataclass(value):
-        return dataclasses.replace(
-            value, **{field.name: _poison(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        )
+    if is_record(type(value)):
+        return replace(value, **{name: _poison(getattr(value, name)) for name in field_names(type(value))})
     if isinstance(value, Mapping):
         return {_poison(key): _poison(item) for key, item in value.items()}
     return tuple(_poison(item) for item in value) if isinstance(value, tuple) else value

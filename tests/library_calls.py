@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perfguard.profile.libraries.verbose import PrimitiveCall
+from tests.changed_values import replace
 
 US = 1_000
 BASE_NS = 1_790_857_026_000_000_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from perfguard.records.estimate import Estimate, Interval
 from perfguard.records.steps.profile import Breakdown, Slice
@@ -20,6 +19,7 @@ from perfguard.study.evidence import (
     ToggleCompared,
 )
 from perfguard.study.items import CASE_STUDIES, MODELS
+from tests.changed_values import replace
 
 MACHINE = StudyMachine(
     machine_id="intel-test-vm-1s2c-00000000",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from perfguard.hetero.planning import places
 from perfguard.hetero.settings import load_preset
 from perfguard.recordings import encode_event
@@ -21,8 +19,9 @@ from perfguard.records.training import (
     TrainingUse,
     Utilisation,
 )
+from tests.changed_values import replace
 
-CONFIG = dataclasses.replace(load_preset("covtype"), target_loss=0.6)
+CONFIG = replace(load_preset("covtype"), target_loss=0.6)
 WORKERS = places(CONFIG, (0, 1))
 PACE = GroupPace(update_s=1e-3, example_s=2e-5, loss_example_s=1e-5, transfer_s=0.0, latency_s=1e-4)
 STARTED = RunStarted(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perfguard.profile.changes.op_counts import compare_op_counts
 from perfguard.profile.op_counts.details import op_detail_text, primitive_detail_text
 from perfguard.profile.op_counts.steady import ALLOCATIONS, CACHE_MISS, op_counts_of
 from perfguard.records.steps.ops import OpCountKind, OpCountRow, StepPhase
+from tests.changed_values import replace
 
 LOAD, FORWARD, LOSS, BACKWARD, OPTIMIZER = StepPhase
 ADAM = {"module": "Adam", "phase": OPTIMIZER}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perfguard.records.history import CaseRecord, MeasuredCode, RecordedSamples, RunRecord
+from tests.changed_values import replace
 
 PROJECT = "team/nets"
 STARTED = 1_790_000_000.0

@@ -8,7 +8,7 @@ arm. Times are drawn with a fixed seed; looks and verdicts are those of perfguar
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard.codec import to_json
@@ -37,6 +37,7 @@ from perfguard.records.run import Arm, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Policy
+from tests.changed_values import replace
 from tests.example_attribution import attribution_of
 
 DATA = Path(__file__).parent / "data" / "runs"

@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from dataclasses import replace
 
 import numpy as np
 
 from perfguard.history.recording import add_run
 from perfguard.host.probe import probe
 from perfguard.records.history import CaseRecord, MeasuredCode, RunRecord
+from tests.changed_values import replace
 
 PROJECT = "team/nets"
 STARTED, DAY_S = 1_790_000_000.0, 86_400.0

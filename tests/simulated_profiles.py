@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from perfguard.profile.op_times.arm_profile import ArmProfile, EventCost
 from perfguard.profile.op_times.op_profile import OpProfile
 from perfguard.profile.op_times.overhead import COLD_AFTER_S
 from perfguard.records.steps.ops import PYTHON_OP, OpKey, StepPhase
+from tests.changed_values import replace
 
 FORWARD, BACKWARD = StepPhase.FORWARD, StepPhase.BACKWARD
 

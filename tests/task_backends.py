@@ -49,7 +49,7 @@ def refusing(order):
 
 def lying(order):
     """Says FP32 and computes in BF16."""
-    from dataclasses import replace
+    from tests.changed_values import replace
     from perfguard.records.tasks import (ModelPrecision)
 
     return replace(eager.load(replace(order, precision=ModelPrecision.BF16)), ran_in="fp32")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perfguard.recordings import encode_event
 from perfguard.records.events import EVENT_SCHEMA, RunFinished, RunStarted
 from perfguard.records.task_results import (
@@ -27,6 +25,7 @@ from perfguard.records.tasks import (
     TaskPlan,
 )
 from perfguard.tasks.task_files import parse_task
+from tests.changed_values import replace
 
 OWN = """
 name = "own"

@@ -6,7 +6,7 @@ import math
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from perfguard.records.events import Noted
 from perfguard.records.facts import fact, recorded_text
@@ -45,6 +45,7 @@ from perfguard.watch.view.run_view import (
     RunState,
     RunView,
 )
+from tests.changed_values import replace
 
 STARTED_AT = 1_790_000_000.0
 NO_EFFECT = {"log_ratio": None, "lower": None, "upper": None}

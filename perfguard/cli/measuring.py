@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from perfguard.cli.diagnostics import Verbosity, reader_may_leave
 from perfguard.cli.options import command_line, load_policy

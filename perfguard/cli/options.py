@@ -6,11 +6,11 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from perfguard.cli.completion import complete_cases, complete_suites
 from perfguard.cli.declaring import Counts, F, RatioType, SecondsType, flag, parse_percentage, section, together

@@ -62,7 +62,7 @@ def without_removed(
     loaded: LoadedConfig, found: tuple[CaseOnMachine, ...], *, keeps_points: bool
 ) -> tuple[CaseOnMachine, ...]:
     """Cases whose benchmark the project still has; with `keeps_points` the others stay, without their changes."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from perfguard.runner.suites import has_benchmark
 

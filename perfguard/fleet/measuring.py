@@ -12,8 +12,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from perfguard.codec import from_builtins
 from perfguard.errors import ArmError, ExitCode, MeasurementError, StoreError

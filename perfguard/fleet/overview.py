@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from perfguard.codec import from_builtins
 from perfguard.errors import NothingSelectedError
@@ -95,8 +96,7 @@ def _fact(text: str | None, shard_id: int) -> Fact | None:
     return from_builtins(json.loads(text), Fact, source=f"shard {shard_id}") if text else None
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """A shard that nobody measures."""
 
     id: int

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from perfguard.codec import from_builtins
 from perfguard.errors import ArmError, NothingSelectedError, UsageError

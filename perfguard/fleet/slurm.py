@@ -20,9 +20,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from perfguard.codec import from_builtins
 from perfguard.errors import MeasurementError, RefusedDataError, StoreError, UsageError

@@ -9,8 +9,10 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard import __version__
 from perfguard.codec import to_json
@@ -126,8 +128,7 @@ def bisect(
     return replace(found, gates=total, exit_code=int(exit_code))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Gates:
+class _Gates(Struct, frozen=True, kw_only=True):
     """Gates of the good revision against any other tree."""
 
     request: Request
@@ -206,7 +207,7 @@ def decisive_settings(request: Request) -> dict[str, object]:
     """What every kept answer depends on beside the code and the budget: cases, machine, software, settings."""
     config = request.loaded.config
     return {
-        **{entry.name: getattr(config, entry.name) for entry in fields(config) if entry.name not in _WITHOUT_EFFECT},
+        **{name: getattr(config, name) for name in config.__struct_fields__ if name not in _WITHOUT_EFFECT},
         "cases": tuple(case.id for case in request.cases),
         "scope": current_scope(request),
         "perfguard": __version__,

@@ -8,8 +8,10 @@ import random
 import secrets
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.errors import ExitCode, MeasurementError
 from perfguard.gate.calibration.aa_gates import gates_of_scope, gates_of_suite, with_gates
@@ -45,8 +47,7 @@ LARGEST_ENVIRONMENT = 4096  # Bytes: the stack moves through every offset in a p
 RunGate = Callable[..., RunResult]  # Measures and judges one gate; `compare_arms`, or a fake of it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrated:
+class Calibrated(Struct, frozen=True, kw_only=True):
     """What a calibration came to."""
 
     path: Path

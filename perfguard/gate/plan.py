@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from perfguard.errors import StoreError, UsageError
 from perfguard.gate.calibrate import Calibrated, known_error_rate
@@ -30,8 +31,7 @@ from perfguard.stats.power import sequential_blocks
 from perfguard.store.calibrations import plan_file, save_plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectTarget:
+class EffectTarget(Struct, frozen=True, kw_only=True):
     """What a suite is asked to find."""
 
     detect_ratio: float
@@ -42,8 +42,7 @@ class EffectTarget:
     min_blocks: int  # Blocks below which a gate decides nothing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownNoise:
+class KnownNoise(Struct, frozen=True, kw_only=True):
     """What is known of one case on the machine."""
 
     block_sd: float

@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from itertools import chain
 from pathlib import Path
 
@@ -124,4 +123,4 @@ def _replayed(loaded: LoadedConfig, start: RunStarted, events: Iterable[Event]) 
 
 
 def _summary(ready: ArmReady) -> ArmSummary:
-    return ArmSummary(**{field.name: getattr(ready, field.name) for field in fields(ArmSummary)})
+    return ArmSummary(**{name: getattr(ready, name) for name in ArmSummary.__struct_fields__})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from perfguard.errors import ExitCode, UsageError
 from perfguard.gate.tasks import PACKAGE, measure_one

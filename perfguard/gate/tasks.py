@@ -6,8 +6,10 @@ import os
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.errors import ExitCode, MeasurementError, StoreError
 from perfguard.host.cooling import Heat, cool_down, heat_now
@@ -44,8 +46,7 @@ PACKAGE = "package"
 """Folder with everything that somebody else needs to check a run, and to run it again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """What a run of a task is asked for."""
 
     task: TaskConfig

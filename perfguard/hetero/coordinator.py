@@ -12,7 +12,9 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from perfguard.errors import UsageError
 from perfguard.hetero.happenings import BatchChanged, EpochEnded, Happening, RangeReturned, RunEnded, WorkerGone

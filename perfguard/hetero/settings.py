@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from perfguard.config import file_text, from_table, parse_toml, require_known
 from perfguard.errors import UsageError, did_you_mean
@@ -54,12 +53,12 @@ def parse(text: str, where: str) -> TrainingConfig:
         ConfigError: They are not TOML, or a key or value makes no sense.
     """
     table = parse_toml(text, where)
-    require_known(table, TrainingConfig, where)
+    require_known(table, TrainingConfig.__struct_fields__, where)
     for key, kind in (("data", DataConfig), ("model", ModelConfig)):
         if isinstance(table.get(key), dict):
-            require_known(table[key], kind, f"{where}: {key}")
+            require_known(table[key], kind.__struct_fields__, f"{where}: {key}")
     for name, group in _groups_of(table):
-        require_known(group, GroupConfig, f"{where}: groups.{name}")
+        require_known(group, GroupConfig.__struct_fields__, f"{where}: groups.{name}")
         from_table(group, GroupConfig, f"{where}: groups.{name}")  # an error in the whole would not name the group
     return from_table(table, TrainingConfig, where)
 
@@ -114,7 +113,7 @@ def with_device(config: TrainingConfig, text: str) -> TrainingConfig:
             f"--device {text!r}: write auto, cpu, cuda, or emulated:30 (30 times as fast as one CPU)"
         ) from None
     groups = {
-        key: dataclasses.replace(group, device=device, speed=speed) if group.kind is Kind.REPLICA else group
+        key: replace(group, device=device, speed=speed) if group.kind is Kind.REPLICA else group
         for key, group in config.groups.items()
     }
     return replace(config, groups=groups)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from perfguard.hetero.algorithms import make_policy
 from perfguard.hetero.coordinator import Coordinator
@@ -80,7 +83,8 @@ def live(epochs: Sequence[TrainingEpoch], outcome: TrainingOutcome, workers: Seq
     if not outcome.trained_s:
         return found
     # Workers' times hold those of the unfinished epoch, too.
-    return replace(found, busy={name: share * last.trained_s / outcome.trained_s for name, share in found.busy.items()})
+    busy = {name: share * last.trained_s / outcome.trained_s for name, share in found.busy.items()}
+    return dataclasses.replace(found, busy=busy)
 
 
 def _balance(  # noqa: PLR0917 - two callers, here

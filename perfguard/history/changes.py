@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import groupby
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.records.history import HistoryPoint
 
@@ -33,8 +35,7 @@ class ChangeState(str, Enum):
 _NOT_THE_CODE = (ChangeState.NOISE, ChangeState.INFRASTRUCTURE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatedChange:
+class StatedChange(Struct, frozen=True, kw_only=True):
     """A state that somebody gave a change."""
 
     run_id: str  # First run at the new level when it was said
@@ -49,8 +50,7 @@ States = Mapping[tuple[str, "str | None"], Sequence[StatedChange]]
 _NONE: States = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangePoint:
+class ChangePoint(Struct, frozen=True, kw_only=True):
     """A case became slower or faster, and stayed so for five runs at least."""
 
     before: HistoryPoint  # Last run at the old level
@@ -68,8 +68,7 @@ class ChangePoint:
         return self.cause is ChangeCause.CODE and self.state not in _NOT_THE_CODE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseOnMachine:
+class CaseOnMachine(Struct, frozen=True, kw_only=True):
     """A case over the recorded runs of one machine."""
 
     case_id: str

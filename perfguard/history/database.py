@@ -8,12 +8,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from msgspec import Struct
 
 from perfguard.errors import ConfigError, DatabaseError, DatabaseVersionError, RefusedDataError
 
@@ -35,8 +35,7 @@ _SCRIPTS = Path(__file__).parent / "migrations"
 _LOCK = 0x70657266  # Of PostgreSQL: one migration at a time
 
 
-@dataclass(frozen=True, slots=True)
-class Database:
+class Database(Struct, frozen=True):
     """An open database whose tables are of this version."""
 
     engine: Engine

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.codec import from_builtins
 from perfguard.errors import NothingSelectedError, StoreError
@@ -40,8 +42,7 @@ KnownRuns = Mapping[int, KnownRun]
 """Runs by their row."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedSeries:
+class RecordedSeries(Struct, frozen=True, kw_only=True):
     """The values of a case on a machine, in the order of time, one list a column: making all points takes long."""
 
     case_id: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from perfguard.history.database import Database
 from perfguard.history.queries import counts
@@ -24,8 +24,7 @@ _HALF_WIDTH = 1.96  # Standard errors of an interval at that level
 _LEAST_RUNS = 2  # Of each revision, for an interval over runs
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(Struct, frozen=True):
     """A case in one run."""
 
     key: tuple[str, str | None, str | None]  # Case, machine, software

@@ -7,8 +7,9 @@ import json
 import math
 import statistics
 from collections.abc import Iterator
-from dataclasses import fields, replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from perfguard.codec import to_builtins
 from perfguard.errors import StoreError
@@ -150,7 +151,7 @@ def _as_text(value: T) -> T:
     if isinstance(value, tuple):
         return tuple(_as_text(item) for item in value)  # type: ignore[return-value]
     if isinstance(value, (MeasuredCode, CaseRecord, RunRecord)):
-        return replace(value, **{field.name: _as_text(getattr(value, field.name)) for field in fields(value)})
+        return replace(value, **{name: _as_text(getattr(value, name)) for name in value.__struct_fields__})
     return value
 
 

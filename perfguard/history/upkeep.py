@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from perfguard.codec import from_builtins
 from perfguard.errors import DatabaseError, StoreError, UsageError
@@ -23,16 +24,14 @@ if TYPE_CHECKING:
 _MOST_DAMAGES = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class Verified(Struct, frozen=True, kw_only=True):
     """Whether a database is whole."""
 
     runs: int  # That were looked at
     damages: tuple[str, ...]  # The first ones, one line each
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copied:
+class Copied(Struct, frozen=True, kw_only=True):
     """What was copied into another database."""
 
     source: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import psutil
+from msgspec import Struct
 
 _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 _NEAR_CELSIUS = 2.0
@@ -15,8 +15,7 @@ _NEAR_RATIO = 0.98
 _POLL_S = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heat:
+class Heat(Struct, frozen=True, kw_only=True):
     """How warm the CPU is, or how fast, where that is all that can be read."""
 
     celsius: float | None = None

@@ -9,9 +9,10 @@ import platform
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from perfguard.host.identity import machine_id, stack_id
 from perfguard.host.parsers.cgroup import read_limits

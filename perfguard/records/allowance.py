@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
+
+from msgspec import Struct
 
 ALLOW_SCHEMA = 1
 
@@ -12,8 +13,7 @@ LONGEST_DAYS = 366  # How far ahead an entry may end: what is accepted for longe
 LARGEST_RATIO = 1.0  # Largest slowdown that may be allowed; who accepts more had better take the case out of the suite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
+class Allowance(Struct, frozen=True, kw_only=True):
     """One entry of the allow-list."""
 
     case: str  # A case id, a benchmark's name, `tag:` with a tag, or a glob, as `--case` takes them
@@ -26,8 +26,7 @@ class Allowance:
         return today > self.until
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllowList:
+class AllowList(Struct, frozen=True, kw_only=True):
     """What `allow.toml` holds."""
 
     schema: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from perfguard.records.facts import Fact
 
@@ -30,8 +31,7 @@ class BisectionOutcome(str, Enum):
     INTERRUPTED = "interrupted"  # The user ended it; what was measured is kept
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class Commit(Struct, frozen=True, kw_only=True):
     """A commit, as git shows it."""
 
     id: str
@@ -47,8 +47,7 @@ class Commit:
         return self.id[:10]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseEffect:
+class CaseEffect(Struct, frozen=True, kw_only=True):
     """One case of the good commit against another tree."""
 
     case_id: str
@@ -61,8 +60,7 @@ class CaseEffect:
     cause: Fact | None = None  # The first culprit of a regressed case: what changed, at which line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredTree:
+class MeasuredTree(Struct, frozen=True, kw_only=True):
     """What the gate of the good commit against a tree said."""
 
     tree: str
@@ -74,8 +72,7 @@ class MeasuredTree:
     duration_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BisectionLog:
+class BisectionLog(Struct, frozen=True, kw_only=True):
     """What a bisection keeps, so that it can be continued: `.perfguard/bisect/<key>.json`."""
 
     schema: int = BISECTION_SCHEMA
@@ -83,8 +80,7 @@ class BisectionLog:
     trees: dict[str, MeasuredTree] = field(default_factory=dict)  # Answers by tree
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BisectionStep:
+class BisectionStep(Struct, frozen=True, kw_only=True):
     """A commit that the search asked for."""
 
     commit: Commit
@@ -92,8 +88,7 @@ class BisectionStep:
     is_reused: bool  # Whether nothing had to be measured for it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bisection:
+class Bisection(Struct, frozen=True, kw_only=True):
     """The result of `perfguard bisect`, as `--format json` shows it."""
 
     schema: int = BISECTION_SCHEMA

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from perfguard.records.estimate import Interval
 from perfguard.records.facts import Fact
@@ -31,8 +32,7 @@ COUNTED = (GateOutcome.PASS.value, GateOutcome.REGRESSED.value, GateOutcome.INCO
 LEAST_BLOCKS = Policy().min_blocks  # With fewer blocks no gating case can be flagged, so such a gate is no trial either
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(Struct, frozen=True, kw_only=True):
     """What a calibration is valid for: the machine, the software, and the rule."""
 
     machine_id: str
@@ -45,8 +45,7 @@ class Scope:
     margin_ratio: float  # Margin of the gates, before any placebo floor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseSample:
+class CaseSample(Struct, frozen=True, kw_only=True):
     """One case in one A/A gate."""
 
     gating: bool  # Whether it could fail the gate
@@ -60,8 +59,7 @@ class CaseSample:
     wall_s: float | None = None  # Wall seconds of a block that it took: set-up in both arms, warm-ups, samples
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AAGate:
+class AAGate(Struct, frozen=True, kw_only=True):
     """One gate whose arms were the same."""
 
     run_id: str  # The run it came from; a run counts once
@@ -89,8 +87,7 @@ class AAGate:
         return self.is_counted and self.outcome == GateOutcome.REGRESSED.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class Calibration(Struct, frozen=True, kw_only=True):
     """All A/A gates of one suite on one machine."""
 
     schema: int = CALIBRATION_SCHEMA
@@ -100,8 +97,7 @@ class Calibration:
     gates: tuple[AAGate, ...] = ()  # By the time they finished
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CasePace:
+class CasePace(Struct, frozen=True, kw_only=True):
     """What one case adds to blocks."""
 
     wall_s: float  # Wall seconds of a block that it takes, typically: its set-up in both arms, warm-ups and samples
@@ -114,8 +110,7 @@ class CasePace:
         return self.stays[min(block, len(self.stays)) - 1] if self.stays else 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatePace:
+class GatePace(Struct, frozen=True, kw_only=True):
     """The pace of a suite's gates."""
 
     block_s: float  # Wall seconds of a block that holds every case; nan when unknown
@@ -174,8 +169,7 @@ CERTIFIED_RATE = 0.01
 """A machine is certified once its false-alarm rate is shown to be at most this: 0 of 299 gates, or 1 of 473."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FalseAlarms:
+class FalseAlarms(Struct, frozen=True, kw_only=True):
     """How often gates were red although nothing had changed."""
 
     count: int  # Red gates
@@ -188,8 +182,7 @@ class FalseAlarms:
         return self.bound <= CERTIFIED_RATE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratedCase:
+class CalibratedCase(Struct, frozen=True, kw_only=True):
     """One case over all A/A gates."""
 
     case_id: str
@@ -214,8 +207,7 @@ class CalibratedCase:
         return self.autocorrelation < band.lower or self.autocorrelation > band.upper
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationSummary:
+class CalibrationSummary(Struct, frozen=True, kw_only=True):
     """Error rate, noise and pace of a machine's gates."""
 
     suite: str
@@ -231,8 +223,7 @@ class CalibrationSummary:
 PLAN_SCHEMA = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedCase:
+class PlannedCase(Struct, frozen=True, kw_only=True):
     """One gating case of the suite."""
 
     case_id: str
@@ -244,8 +235,7 @@ class PlannedCase:
     reason: Fact  # What it needs, and where it may not gate, why
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuitePlan:
+class SuitePlan(Struct, frozen=True, kw_only=True):
     """What a suite can find within its budget on one machine."""
 
     schema: int = PLAN_SCHEMA

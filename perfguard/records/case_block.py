@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from perfguard.records import events as ev
 from perfguard.records.run import Arm, CaseChecks, CaseClock, CaseIntrusion, CaseSamples, Signal, SignalSamples, Stage
@@ -75,8 +76,7 @@ _Clocks = Callable[[SampleValues], tuple[float | None, float]]
 """Seconds of a sample as the parent saw them, if it could, and as the worker claims them."""
 
 
-@dataclass(slots=True)
-class CaseBlock:
+class CaseBlock(Struct):
     """The timed samples of one case in one block, warm-ups left out; compact, so that hours of them fit into memory."""
 
     case_id: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 _ID = re.compile(r"([^\[\]]+)\[([^\[\]]*)\]")
 _PARAMETERS = re.compile(r"[A-Za-z_]\w*=[^,=]*(?:,[A-Za-z_]\w*=[^,=]*)*")
@@ -42,8 +43,7 @@ def _name(benchmark: str, own: Mapping[str, str], alike: list[dict[str, str]]) -
     return f"{benchmark}[{','.join(telling)}]" if telling else benchmark
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseName:
+class CaseName(Struct, frozen=True, kw_only=True):
     """The parts of a case id."""
 
     benchmark: str  # Name of the benchmark; the whole id where it does not come apart

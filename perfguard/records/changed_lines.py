@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedStatement:
+class ChangedStatement(Struct, frozen=True, kw_only=True):
     """A statement that a change touches, or the line before which one was deleted."""
 
     path: str  # Of the file in the tree
@@ -16,8 +16,7 @@ class ChangedStatement:
     text: str  # What stands in the changed lines of either side
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedLines:
+class ChangedLines(Struct, frozen=True, kw_only=True):
     """What a change touches of an arm's Python files, statement by statement, in the order of paths and lines."""
 
     statements: tuple[ChangedStatement, ...] = ()

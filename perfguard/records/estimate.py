@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Interval(Struct, frozen=True, kw_only=True):
     """A two-sided confidence interval."""
 
     lower: float  # Lower bound; -inf when unknown
@@ -14,8 +13,7 @@ class Interval:
     level: float  # Confidence level in (0, 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(Struct, frozen=True, kw_only=True):
     """An effect on the log scale, with the variance between its units of inference.
 
     `math.expm1(log_ratio)` is the effect: candidate / baseline - 1, positive is slower.

@@ -7,8 +7,9 @@ Schema version 2. Fields may be added; removing or changing one makes it version
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from perfguard.records.facts import Fact
 from perfguard.records.plan import DEFAULT_GATE, GateSettings
@@ -22,8 +23,7 @@ from perfguard.records.training import TrainedOn, TrainingEpoch, TrainingOutcome
 EVENT_SCHEMA = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted:
+class RunStarted(Struct, frozen=True, kw_only=True):
     """First event of every run."""
 
     run_id: str  # Name of the run's folder
@@ -39,8 +39,7 @@ class RunStarted:
     is_injected: bool = False  # Whether cases are slowed on purpose, so that its times say nothing of the code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmReady:
+class ArmReady(Struct, frozen=True, kw_only=True):
     """An arm's environment has been started once and looked at."""
 
     arm: Arm
@@ -56,15 +55,13 @@ class ArmReady:
     parameters: dict[str, str] = field(default_factory=dict)  # That this arm sets for its cases
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmsCompared:
+class ArmsCompared(Struct, frozen=True, kw_only=True):
     """Both arms were attested."""
 
     identical: bool  # Whether files, packages, interpreter and variables are the same, and nothing is injected
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseCalibrated:
+class CaseCalibrated(Struct, frozen=True, kw_only=True):
     """A case was set up, checked and calibrated."""
 
     case_id: str
@@ -72,8 +69,7 @@ class CaseCalibrated:
     iteration_s: float  # Seconds of one iteration on the calibrating arm
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockStarted:
+class BlockStarted(Struct, frozen=True, kw_only=True):
     """A fresh process of each arm is about to start."""
 
     block: int  # Block or round number, from 0
@@ -82,8 +78,7 @@ class BlockStarted:
     case_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleTimed:
+class SampleTimed(Struct, frozen=True, kw_only=True):
     """One sample of one arm."""
 
     block: int
@@ -110,16 +105,14 @@ class SampleTimed:
     """Seconds in which the worker's first thread or the parent's was ready but had no CPU, over the same stretch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlTimed:
+class ControlTimed(Struct, frozen=True, kw_only=True):
     """The control workload ran between two cases."""
 
     block: int
     value_s: float  # Seconds of its fixed work
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseFinished:
+class CaseFinished(Struct, frozen=True, kw_only=True):
     """A case's samples of this block are complete in every arm."""
 
     block: int
@@ -138,8 +131,7 @@ class CaseFinished:
     """Whether the timed calls whose results are among the checks had inputs of their own; None where there are none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseUntouched:
+class CaseUntouched(Struct, frozen=True, kw_only=True):
     """Both arms run the same code for a case, so that it passes without being measured."""
 
     case_id: str
@@ -153,8 +145,7 @@ def failure_of_schema_1(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "reason": {"code": "case.raised", "values": {"error": reason}}} if isinstance(reason, str) else data
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockFinished:
+class BlockFinished(Struct, frozen=True, kw_only=True):
     """A block ended and its workers are gone."""
 
     block: int
@@ -166,8 +157,7 @@ class BlockFinished:
     foreign_name: str | None = None  # Of the program that took most of it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalysesPlanned:
+class AnalysesPlanned(Struct, frozen=True, kw_only=True):
     """How much data the looks at the growing run are spread over; known after the first block."""
 
     blocks: int  # Blocks that the budget is expected to hold
@@ -176,8 +166,7 @@ class AnalysesPlanned:
     equivalence_ratio: float | None = None  # Equivalence margin, likewise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterimAnalysis:
+class InterimAnalysis(Struct, frozen=True, kw_only=True):
     """The data so far was judged; cases that have their answer are not measured any further."""
 
     blocks: int  # Blocks that had finished
@@ -186,16 +175,14 @@ class InterimAnalysis:
     planned: int | None = None  # Blocks that the budget was then expected to hold in all; None: as planned before
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageStarted:
+class StageStarted(Struct, frozen=True, kw_only=True):
     """The blocks that follow belong to another stage of the run; a run begins with its main stage."""
 
     stage: Stage
     case_ids: tuple[str, ...]  # Cases that are measured in it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepsCounted:
+class StepsCounted(Struct, frozen=True, kw_only=True):
     """What a case's step executes was counted in both arms, or in the candidate and a stored baseline."""
 
     case_id: str
@@ -203,8 +190,7 @@ class StepsCounted:
     counted_on: str | None = None  # Id of another machine that the stored baseline was counted on; None: this one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpsCompared:
+class OpsCompared(Struct, frozen=True, kw_only=True):
     """Both arms of a case were profiled."""
 
     attribution: Attribution  # Culprits, with the largest differences
@@ -212,8 +198,7 @@ class OpsCompared:
     findings: tuple[Finding, ...] = ()  # Advice on what the candidate does and the baseline does not, the worst first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictReached:
+class VerdictReached(Struct, frozen=True, kw_only=True):
     """One case was judged."""
 
     case_id: str
@@ -226,15 +211,13 @@ class VerdictReached:
     candidate_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
+class Noted(Struct, frozen=True, kw_only=True):
     """Something the reader of the run should know."""
 
     fact: Fact  # What it is
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFinished:
+class RunFinished(Struct, frozen=True, kw_only=True):
     """Last event of a run that ended by itself or was interrupted in an orderly way."""
 
     outcome: str  # Value of GateOutcome, `measured` where nothing was compared, or `interrupted`

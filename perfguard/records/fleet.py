@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from perfguard.records.facts import Fact
 from perfguard.records.history import MeasuredRun
@@ -47,8 +48,7 @@ class Acceptance(str, Enum):
     REFUSED = "refused"  # Another attempt took its place, or nobody wants it any more
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateWork:
+class GateWork(Struct, frozen=True, kw_only=True):
     """One gate to be run on other machines."""
 
     project: str
@@ -62,8 +62,7 @@ class GateWork:
     shared_folder: str = ""  # Where batch jobs leave their results; empty for the queue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class Submission(Struct, frozen=True, kw_only=True):
     """Work and the shards that it was split into."""
 
     id: int
@@ -73,8 +72,7 @@ class Submission:
     submitted_at: float  # Seconds since the epoch, by the database's clock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
+class Shard(Struct, frozen=True, kw_only=True):
     """Cases of a submission that one host measures, both arms in turns."""
 
     id: int
@@ -92,8 +90,7 @@ class Shard:
     problem: Fact | None = None  # Why the latest attempt gave no result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """The right to deliver the result of a shard; the next attempt takes it away."""
 
     shard_id: int
@@ -105,8 +102,7 @@ class Attempt:
     patterns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Delivery(Struct, frozen=True, kw_only=True):
     """What an attempt gave: a run, or a problem."""
 
     shard_id: int
@@ -121,8 +117,7 @@ class Delivery:
     canary_s: float | None = None  # Of the host, just before; None where it was recorded by itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class Host(Struct, frozen=True, kw_only=True):
     """A machine that measures."""
 
     name: str
@@ -135,8 +130,7 @@ class Host:
     shard_id: int | None = None  # What it measures now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class Schedule(Struct, frozen=True, kw_only=True):
     """Work that is submitted again and again, whenever its branch has moved."""
 
     project: str
@@ -150,8 +144,7 @@ class Schedule:
     due_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetStatus:
+class FleetStatus(Struct, frozen=True, kw_only=True):
     """Submissions with their shards."""
 
     submissions: tuple[Submission, ...] = ()  # The newest first
@@ -162,8 +155,7 @@ class FleetStatus:
         return tuple(shard for shard in self.shards if shard.submission_id == submission_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetNow:
+class FleetNow(Struct, frozen=True, kw_only=True):
     """Hosts, and the newest submissions."""
 
     hosts: tuple[Host, ...] = ()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from perfguard.records.facts import Fact
 from perfguard.records.machine.fingerprint import Fingerprint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredCode:
+class MeasuredCode(Struct, frozen=True, kw_only=True):
     """What one arm of a run measured."""
 
     source_id: str | None = None  # Identity of the source tree
@@ -20,8 +20,7 @@ class MeasuredCode:
     commit: str | None = None  # Commit that the source tree is, or was made from; None where it is not known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseRecord:
+class CaseRecord(Struct, frozen=True, kw_only=True):
     """One case in one run."""
 
     case_id: str
@@ -34,8 +33,7 @@ class CaseRecord:
     upper: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
+class RunRecord(Struct, frozen=True, kw_only=True):
     """One run: enough for every series, without its samples."""
 
     project: str  # What the runs of one repository have in common
@@ -53,16 +51,14 @@ class RunRecord:
     cases: tuple[CaseRecord, ...] = ()  # In the order of their ids
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedSamples:
+class RecordedSamples(Struct, frozen=True, kw_only=True):
     """The timed samples of one case in one run, seconds of an iteration, one list a block."""
 
     baseline_s: tuple[tuple[float, ...], ...] = ()  # Empty where one arm was measured
     candidate_s: tuple[tuple[float, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredRun:
+class MeasuredRun(Struct, frozen=True, kw_only=True):
     """A run with everything that the history keeps of it."""
 
     record: RunRecord
@@ -70,8 +66,7 @@ class MeasuredRun:
     fingerprint: Fingerprint | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryPoint:
+class HistoryPoint(Struct, frozen=True, kw_only=True):
     """One case in one recorded run, for a series over runs."""
 
     run_id: str  # Name of the run's folder
@@ -94,8 +89,7 @@ class HistoryPoint:
         return self.median_s * (1 - self.spread_ratio), self.median_s * (1 + self.spread_ratio)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class History(Struct, frozen=True, kw_only=True):
     """Series over the recorded runs."""
 
     points: tuple[HistoryPoint, ...] = ()  # Sorted by time, then by case
@@ -104,8 +98,7 @@ class History:
     problems: Mapping[str, Fact] = field(default_factory=dict)  # Why recordings of runs could not be read, by run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedRun:
+class LoggedRun(Struct, frozen=True, kw_only=True):
     """A row of the log of runs."""
 
     row: int  # Its number in the database
@@ -113,8 +106,7 @@ class LoggedRun:
     cases: int  # How many it measured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseBetweenRevisions:
+class CaseBetweenRevisions(Struct, frozen=True, kw_only=True):
     """A case at two revisions, on one machine with one software stack."""
 
     case_id: str
@@ -130,8 +122,7 @@ class CaseBetweenRevisions:
     upper: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseOverMachines:
+class CaseOverMachines(Struct, frozen=True, kw_only=True):
     """A case between two revisions over the machines that have an interval for it."""
 
     case_id: str
@@ -149,16 +140,14 @@ class CaseOverMachines:
         return self.p_alike < 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedRevisions:
+class ComparedRevisions(Struct, frozen=True, kw_only=True):
     """Two revisions by what is recorded of them."""
 
     cases: tuple[CaseBetweenRevisions, ...]  # The largest slowdown first
     over_machines: tuple[CaseOverMachines, ...]  # Cases that several machines measured, likewise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseStatus:
+class DatabaseStatus(Struct, frozen=True, kw_only=True):
     """What a database holds."""
 
     name: str
@@ -179,8 +168,7 @@ class TokenScope(str, Enum):
     INGEST = "ingest"  # Adding runs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
+class Token(Struct, frozen=True, kw_only=True):
     """What is known of a token; its text is not kept."""
 
     id: int

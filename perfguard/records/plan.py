@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
@@ -16,8 +17,7 @@ class EnvProfile(str, Enum):
     PRODUCTION = "production"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmSpec:
+class ArmSpec(Struct, frozen=True, kw_only=True):
     """An arm as it was asked for, its parts joined by `+`.
 
     `git:REV`, `dir:PATH`, `python:PATH`, `env:KEY=VALUE,…`, `set:NAME=VALUE,…`, `stack:NAME`.
@@ -33,8 +33,7 @@ class ArmSpec:
     stack: str | None = None  # Named software stack, for instance `ipex`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sandbox:
+class Sandbox(Struct, frozen=True, kw_only=True):
     """What code that is not trusted may see and change; beside it, it may read the system, but no folder of a user."""
 
     writable: tuple[str, ...] = ()  # Folders
@@ -43,8 +42,7 @@ class Sandbox:
     network: bool = False  # Whether it may use the network, not the loopback device alone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedArm:
+class ResolvedArm(Struct, frozen=True, kw_only=True):
     """An arm that can be started."""
 
     role: Arm
@@ -59,16 +57,14 @@ class ResolvedArm:
     sandbox: Sandbox | None = None  # What the arm's code may see and change; None: all that perfguard may
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Injection:
+class Injection(Struct, frozen=True, kw_only=True):
     """A slowdown added on purpose inside the timed region, to test the gate itself."""
 
     pattern: str  # Case id or selection pattern
     effect_ratio: float  # Target effect, for instance 0.05; negative values slow the baseline instead
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateSettings:
+class GateSettings(Struct, frozen=True, kw_only=True):
     """What a command's gates do beside comparing; the configuration says the rest."""
 
     uses_allowances: bool = True  # Whether the allow-list applies; not where every slowdown must be seen
@@ -88,8 +84,7 @@ FOR_FINAL_TRIAL = GateSettings(uses_allowances=False, banks_identical=False, fol
 """The gate that says what the chosen settings gain."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureSettings:
+class MeasureSettings(Struct, frozen=True, kw_only=True):
     """How the runner measures; the same for both arms."""
 
     sample_s: float = 0.02  # Wanted length of one sample, seconds
@@ -103,8 +98,7 @@ class MeasureSettings:
     sample_timeout_s: float = 120.0  # Longest wait for one sample
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CasePlan:
+class CasePlan(Struct, frozen=True, kw_only=True):
     """One case with its calibration."""
 
     case: Case
@@ -114,16 +108,14 @@ class CasePlan:
     spin_s: tuple[float, float] = (0.0, 0.0)  # Injected seconds for each iteration of baseline and candidate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """What calibration settled on."""
 
     cases: tuple[CasePlan, ...]  # Cases that every arm can run
     settings: MeasureSettings  # The run's, with as many samples as the budget holds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockPlan:
+class BlockPlan(Struct, frozen=True, kw_only=True):
     """Everything random about one block, drawn before it starts."""
 
     index: int  # Block number, from 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.run import Round
@@ -12,8 +13,7 @@ from perfguard.records.steps.ops import OpCounts
 BASELINE_SCHEMA = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseNoise:
+class CaseNoise(Struct, frozen=True, kw_only=True):
     """How one case varied while its baseline was recorded."""
 
     rounds: int
@@ -23,8 +23,7 @@ class CaseNoise:
     inner_loops: int  # Iterations of one sample
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineInfo:
+class BaselineInfo(Struct, frozen=True, kw_only=True):
     """Where a stored baseline comes from, and how it was measured."""
 
     schema: int
@@ -46,8 +45,7 @@ class BaselineInfo:
     outside git, and in baselines of older versions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredBaseline:
+class StoredBaseline(Struct, frozen=True, kw_only=True):
     """Everything that a gate against a stored baseline needs."""
 
     info: BaselineInfo  # Provenance and settings
@@ -56,8 +54,7 @@ class StoredBaseline:
     rounds: dict[str, tuple[Round, ...]]  # The measurements, by case id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredOpCounts:
+class StoredOpCounts(Struct, frozen=True, kw_only=True):
     """What a suite's steps executed when a baseline was recorded."""
 
     info: BaselineInfo  # Where the baseline comes from

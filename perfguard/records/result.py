@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from perfguard.records.facts import Fact
 from perfguard.records.steps.findings import Finding
@@ -12,8 +12,7 @@ from perfguard.records.verdict import GateResult
 RESULT_SCHEMA = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmSummary:
+class ArmSummary(Struct, frozen=True, kw_only=True):
     """One side, for the reader."""
 
     text: str  # As typed, or `stored <path>`
@@ -26,8 +25,7 @@ class ArmSummary:
     """Commit that the source tree is, or was made from; where `source_id` has a plus, something was changed since."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseMeasured:
+class CaseMeasured(Struct, frozen=True, kw_only=True):
     """What one arm measured of a case, where nothing is compared."""
 
     case_id: str
@@ -39,8 +37,7 @@ class CaseMeasured:
     problem: Fact | None = None  # Why nothing was measured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingCell:
+class ScalingCell(Struct, frozen=True, kw_only=True):
     """How fast a training step is on some ranks with some threads each."""
 
     case_id: str
@@ -52,8 +49,7 @@ class ScalingCell:
     throughput_ratio: float | None  # Over that of the table's first cell: the fewest threads, then the fewest ranks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+class RunResult(Struct, frozen=True, kw_only=True):
     """What a command found."""
 
     schema: int = RESULT_SCHEMA

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from perfguard.records.facts import Fact
 
@@ -43,8 +44,7 @@ class Signal(str, Enum):
     __hash__ = str.__hash__  # Names of a benchmark's own signals stand beside these, as plain texts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalSamples:
+class SignalSamples(Struct, frozen=True, kw_only=True):
     """One signal of one case in one block: the samples of each arm, in the order they ran."""
 
     case_id: str
@@ -54,8 +54,7 @@ class SignalSamples:
     candidate: tuple[float | None, ...]  # The same for the candidate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseSamples:
+class CaseSamples(Struct, frozen=True, kw_only=True):
     """One case in one block: the samples of each arm, in the order they ran."""
 
     case_id: str
@@ -65,8 +64,7 @@ class CaseSamples:
     wall_s: float | None = None  # Wall seconds of the block that the case took, set-up included; None where not known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseChecks:
+class CaseChecks(Struct, frozen=True, kw_only=True):
     """What both arms computed for one case under the same seeds, at set-up."""
 
     case_id: str
@@ -76,8 +74,7 @@ class CaseChecks:
     dtypes: tuple[str, ...] = ()  # That an arm sets instead of the case's own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseIntrusion:
+class CaseIntrusion(Struct, frozen=True, kw_only=True):
     """CPU time that each arm's processes used while the other was timed: one case in one block."""
 
     case_id: str
@@ -86,8 +83,7 @@ class CaseIntrusion:
     candidate_ratio: float | None  # The candidate's while the baseline was timed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseClock:
+class CaseClock(Struct, frozen=True, kw_only=True):
     """How far the workers' own times of a case in a block explain what the parent saw; medians of samples.
 
     Of wall seconds or of CPU seconds.
@@ -99,8 +95,7 @@ class CaseClock:
     unexplained_s: float  # Seconds of the candidate's samples that it does not claim, less those of the baseline
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockConditions:
+class BlockConditions(Struct, frozen=True, kw_only=True):
     """What the host did during a block; says nothing about which arm was running."""
 
     block: int  # Block number, from 0
@@ -111,8 +106,7 @@ class BlockConditions:
     foreign_ratio: float | None = None  # CPU time of other programs over what the measured CPUs had to give, 0 to 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseFailed:
+class CaseFailed(Struct, frozen=True, kw_only=True):
     """A case cannot be measured (any more); the others go on."""
 
     case_id: str
@@ -133,8 +127,7 @@ class CaseFailed:
         return str(self.reason.values.get("error") or self.reason.code)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairedData:
+class PairedData(Struct, frozen=True, kw_only=True):
     """Everything a paired comparison is judged by."""
 
     case_ids: tuple[str, ...]  # In the order of the suite; also those that failed
@@ -143,8 +136,7 @@ class PairedData:
     failures: tuple[CaseFailed, ...] = ()  # At most one for each case
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class Round(Struct, frozen=True, kw_only=True):
     """One independent round of one case: a fresh process, one arm only."""
 
     values_s: tuple[float, ...]  # Seconds per iteration, one value a sample

@@ -11,8 +11,9 @@ import statistics
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import starmap
+
+from msgspec import Struct, field
 
 from perfguard.records import events as ev
 from perfguard.records.case_block import (
@@ -55,8 +56,7 @@ _OTHER_COMPARISONS = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
 """Relocated arms and the anchor: their blocks are no part of a case's effect."""
 
 
-@dataclass(slots=True)
-class RunData:
+class RunData(Struct):
     """Collects events; `paired()` and `rounds()` give what they add up to so far."""
 
     case_ids: tuple[str, ...] = ()  # Selected cases

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfguard.records.facts import Fact
 from perfguard.records.tasks import Scenario, TaskCell
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellAudit:
+class CellAudit(Struct, frozen=True, kw_only=True):
     """One cell of a package, measured again."""
 
     cell: TaskCell
@@ -21,8 +20,7 @@ class CellAudit:
     is_finished: bool = True  # Whether all of it was measured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class Audit(Struct, frozen=True, kw_only=True):
     """An audit of a package; `audit.json` of its run's folder."""
 
     run_id: str

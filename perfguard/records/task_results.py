@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from perfguard.records.facts import Fact
 from perfguard.records.tasks import ComplianceTest, Mode, Scenario, TaskCell, TaskPlan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskLoaded:
+class TaskLoaded(Struct, frozen=True, kw_only=True):
     """A model is ready to answer."""
 
     parameters: int
@@ -26,8 +26,7 @@ class TaskLoaded:
     cached: tuple[str, ...]  # Stages whose result was there already
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredSpeed:
+class MeasuredSpeed(Struct, frozen=True, kw_only=True):
     """What a measurement in performance mode came to."""
 
     queries: int  # Offline: samples
@@ -45,8 +44,7 @@ class MeasuredSpeed:
     is_confirmed: bool = True  # Whether perfguard's time stamps say the same; of single-stream alone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredQuality:
+class MeasuredQuality(Struct, frozen=True, kw_only=True):
     """What a measurement in accuracy mode came to."""
 
     value: float  # Of the task's metric
@@ -55,8 +53,7 @@ class MeasuredQuality:
     is_as_in_speed: bool = True  # Whether the answers that were kept of measurements of speed are the same
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QualityAfter:
+class QualityAfter(Struct, frozen=True, kw_only=True):
     """The quality after an epoch."""
 
     wall_s: float  # Since training began
@@ -64,8 +61,7 @@ class QualityAfter:
     quality: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredTraining:
+class MeasuredTraining(Struct, frozen=True, kw_only=True):
     """A training from new weights until the quality reaches its target, or the time is over."""
 
     seed: int
@@ -79,8 +75,7 @@ class MeasuredTraining:
         return self.epochs[-1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellRun:
+class CellRun(Struct, frozen=True, kw_only=True):
     """One measurement of a cell in one mode, by a process of its own."""
 
     cell: TaskCell
@@ -109,8 +104,7 @@ class CellOutcome(str, Enum):
     UNMEASURED = "unmeasured"  # The run ended before
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval95:
+class Interval95(Struct, frozen=True, kw_only=True):
     """A ratio with its 95 % interval."""
 
     ratio: float
@@ -118,8 +112,7 @@ class Interval95:
     upper: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellResult:
+class CellResult(Struct, frozen=True, kw_only=True):
     """What is known of a cell."""
 
     cell: TaskCell
@@ -133,8 +126,7 @@ class CellResult:
     over_reference: Interval95 | None = None  # Time of a query over that of the first cell; None of itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskResult:
+class TaskResult(Struct, frozen=True, kw_only=True):
     """A run of a task; `task.json` of its folder."""
 
     run_id: str
@@ -148,8 +140,7 @@ class TaskResult:
     exit_code: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class Package(Struct, frozen=True, kw_only=True):
     """A run of a task that others can check and run again; `package.json`."""
 
     plan: TaskPlan
@@ -161,8 +152,7 @@ class Package:
     files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of all other files, by path
 
 
-@dataclass(slots=True)
-class TaskData:
+class TaskData(Struct):
     """What is known of a run of a task so far."""
 
     plan: TaskPlan

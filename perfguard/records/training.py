@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from perfguard.errors import ConfigError
 from perfguard.records.facts import Fact
@@ -60,8 +61,7 @@ class Ending(str, Enum):
     ASKED = "asked"  # The user ended it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataConfig:
+class DataConfig(Struct, frozen=True, kw_only=True):
     """What is trained on."""
 
     source: str  # Name of a generated shape, `sklearn:NAME`, or a file in LIBSVM's or the extreme-classification format
@@ -71,8 +71,7 @@ class DataConfig:
     seed: int = 0  # Of generated data
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(Struct, frozen=True, kw_only=True):
     """The network: a multilayer perceptron, or a module of the user's."""
 
     layers: int = 2  # Hidden ones
@@ -85,8 +84,7 @@ class ModelConfig:
             raise ConfigError(f"model: layers {self.layers} must be 0 or more, and width {self.width} 1 or more")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig:
+class GroupConfig(Struct, frozen=True, kw_only=True):
     """Workers that are alike."""
 
     kind: Kind
@@ -127,8 +125,7 @@ class GroupConfig:
             raise ConfigError("speed is of an emulated device; set device = 'emulated' as well")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingConfig:
+class TrainingConfig(Struct, frozen=True, kw_only=True):
     """Everything that a run of heterogeneous training is asked for."""
 
     data: DataConfig
@@ -163,8 +160,7 @@ class TrainingConfig:
             raise ConfigError(f"time_s = {self.time_s:g}: give a number of seconds above 0")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerPlace:
+class WorkerPlace(Struct, frozen=True, kw_only=True):
     """One worker, and where it runs."""
 
     name: str
@@ -172,8 +168,7 @@ class WorkerPlace:
     cpus: tuple[int, ...]  # Empty on another host
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteJob:
+class RemoteJob(Struct, frozen=True, kw_only=True):
     """What a worker on another host gets."""
 
     config: TrainingConfig
@@ -182,8 +177,7 @@ class RemoteJob:
     shape: tuple[int, int, int]  # Examples, features, classes: what its own copy of the data must have
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingJob:
+class TrainingJob(Struct, frozen=True, kw_only=True):
     """What the process that trains gets from its parent."""
 
     config: TrainingConfig
@@ -195,16 +189,14 @@ class TrainingJob:
     join_s: float = 120.0  # How long they are waited for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingPlanned:
+class TrainingPlanned(Struct, frozen=True, kw_only=True):
     """Training is about to be started: what was asked for, and where its workers run."""
 
     config: TrainingConfig
     workers: tuple[WorkerPlace, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupUse:
+class GroupUse(Struct, frozen=True, kw_only=True):
     """What a group of workers has done since the run began."""
 
     updates: int
@@ -214,16 +206,14 @@ class GroupUse:
     worker_count: int  # Workers that are left
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingUse:
+class TrainingUse(Struct, frozen=True, kw_only=True):
     """What the groups have done so far; about once a second."""
 
     at_s: float  # Since training began
     groups: Mapping[str, GroupUse]
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(Struct):
     """What one worker has done since the run began; only answers that count. The coordinator counts in place."""
 
     updates: int = 0
@@ -236,8 +226,7 @@ class Counters:
     ranges_returned: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingEpoch:
+class TrainingEpoch(Struct, frozen=True, kw_only=True):
     """All examples were trained on once, and the loss of the model was computed."""
 
     epoch: int  # 0 is the loss before any update
@@ -249,8 +238,7 @@ class TrainingEpoch:
     batches: Mapping[str, int]  # By group: examples of its last request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPace:
+class GroupPace(Struct, frozen=True, kw_only=True):
     """How long the workers of a group take, as a run measured it by least squares over its ranges."""
 
     update_s: float  # Seconds of an update, whatever its size
@@ -260,16 +248,14 @@ class GroupPace:
     latency_s: float  # Seconds of messages for a range: from the order to the report, less all of the above
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Utilisation:
+class Utilisation(Struct, frozen=True, kw_only=True):
     """The busy part of each group's time, in bins of equal length."""
 
     bin_s: float
     groups: Mapping[str, tuple[float, ...]]  # By group: ratios, 0 to 1, in order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainedOn:
+class TrainedOn(Struct, frozen=True, kw_only=True):
     """What a run trained, and with what."""
 
     examples: int
@@ -283,8 +269,7 @@ class TrainedOn:
     resumed_epoch: int | None = None  # Epoch that an earlier run had reached
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingOutcome:
+class TrainingOutcome(Struct, frozen=True, kw_only=True):
     """How training ended."""
 
     ending: Ending
@@ -297,8 +282,7 @@ class TrainingOutcome:
     trained_s: float | None = None  # Seconds of training, those of the last, unfinished epoch included; None: unknown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
+class Training(Struct, frozen=True, kw_only=True):
     """A run of heterogeneous training; `training.json` of its folder."""
 
     run_id: str

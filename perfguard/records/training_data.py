@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from perfguard.records.training import TrainedOn, TrainingEpoch, TrainingOutcome, TrainingPlanned, TrainingUse
 
 _MOST_USES = 120
 
 
-@dataclass(slots=True)
-class TrainingData:
+class TrainingData(Struct):
     """What is known of heterogeneous training so far."""
 
     planned: TrainingPlanned

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from perfguard.records.facts import Fact
 
@@ -33,6 +34,13 @@ class TrialVerdict(str, Enum):
     FAILED = "failed"  # It could not be measured
 
 
+def verdict_of(lower: float | None, upper: float | None) -> TrialVerdict:
+    """By the ends of the interval for the log-ratio; open where an end that would decide is unknown."""
+    if upper is not None and upper < 0:
+        return TrialVerdict.FASTER
+    return TrialVerdict.SLOWER if lower is not None and lower > 0 else TrialVerdict.OPEN
+
+
 class TuningOutcome(str, Enum):
     """How a tuning ended."""
 
@@ -43,8 +51,7 @@ class TuningOutcome(str, Enum):
     INTERRUPTED = "interrupted"  # The user ended it; what was measured is kept
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toggle:
+class Toggle(Struct, frozen=True, kw_only=True):
     """One thing that can be set, with the values that are tried."""
 
     name: str  # `optimizer`, `allocator`
@@ -52,24 +59,21 @@ class Toggle:
     values: tuple[str, ...]  # Other values, the most promising first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inapplicable:
+class Inapplicable(Struct, frozen=True, kw_only=True):
     """A toggle that is not tried."""
 
     name: str
     reason: Fact
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToggleHint:
+class ToggleHint(Struct, frozen=True, kw_only=True):
     """A finding of the reference's profile that may name a toggle."""
 
     code: str  # `advice.unfused_optimizer`
     share: float | None  # Part of the step that it concerns; None where unknown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(Struct, frozen=True, kw_only=True):
     """Two settings to be compared in paired blocks."""
 
     purpose: Purpose
@@ -77,8 +81,7 @@ class Trial:
     after: Setting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialOutcome:
+class TrialOutcome(Struct, frozen=True, kw_only=True):
     """What the paired run of a trial said."""
 
     verdict: TrialVerdict
@@ -107,8 +110,7 @@ class TrialOutcome:
         return self.verdict is not TrialVerdict.OPEN or (self.is_kept and not self.is_cut_short)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TriedTrial:
+class TriedTrial(Struct, frozen=True, kw_only=True):
     """A trial with its outcome."""
 
     trial: Trial
@@ -117,8 +119,7 @@ class TriedTrial:
     is_reused: bool = False  # Whether an earlier start of the command had measured it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuningNow:
+class TuningNow(Struct, frozen=True, kw_only=True):
     """A tuning as far as it has come."""
 
     target: str  # A case id, or a script
@@ -127,8 +128,7 @@ class TuningNow:
     trials: tuple[TriedTrial, ...]  # In order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
+class Tuning(Struct, frozen=True, kw_only=True):
     """The result of `perfguard tune`, as `--format json` shows it."""
 
     schema: int = TUNING_SCHEMA

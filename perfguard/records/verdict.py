@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from perfguard.records.estimate import Estimate, Interval
 from perfguard.records.facts import Fact
@@ -50,8 +51,7 @@ class GateOutcome(str, Enum):
     DIFFERENT = "different"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True):
     """The rule a gate decides by. Source: docs/statistics.md."""
 
     margin_ratio: float = 0.005  # Smallest effect worth a flag; H0 is `effect <= margin`
@@ -71,8 +71,7 @@ class Policy:
         return max(self.margin_ratio, self.margins.get(case_id, 0.0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """One case, compared: the evidence, before any decision."""
 
     case_id: str  # `kernel.linear[m=512,dtype=bf16]`
@@ -94,8 +93,7 @@ class Comparison:
     problem_outcome: Outcome | None = None  # `failed`, `incomparable`, `no-baseline`, `inconclusive`, with `problem`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmation:
+class Confirmation(Struct, frozen=True, kw_only=True):
     """What relocated arms said of a flagged case."""
 
     confirmed: bool  # Whether they were slower too
@@ -104,8 +102,7 @@ class Confirmation:
     problem: Fact | None = None  # Why there is no estimate, where more is known than that blocks are missing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModeReport:
+class ModeReport(Struct, frozen=True, kw_only=True):
     """A case whose blocks fall into a fast and a slow mode."""
 
     slow_over_fast: float  # How much slower the slow mode is, as a ratio: 0.08 for 8 %
@@ -118,8 +115,7 @@ class ModeReport:
     within: Interval | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalFinding:
+class SignalFinding(Struct, frozen=True, kw_only=True):
     """What another signal than wall time says of a case."""
 
     signal: str  # `cpu`, `faults`, `memory`, `switches`, `energy`, `instructions`, or the benchmark's own name
@@ -132,8 +128,7 @@ class SignalFinding:
     fact: Fact  # What was seen, or why nothing can be said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """One case, judged."""
 
     case_id: str
@@ -155,8 +150,7 @@ class Verdict:
         return None if self.outcome is Outcome.SAME_CODE else self.comparison.estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateResult:
+class GateResult(Struct, frozen=True, kw_only=True):
     """All verdicts and what follows from them."""
 
     outcome: GateOutcome

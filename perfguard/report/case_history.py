@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from perfguard.records.case_names import short_names
 from perfguard.records.facts import Fact
@@ -14,8 +15,7 @@ from perfguard.records.history import History, HistoryPoint
 from perfguard.report.messages.catalog import describe
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseHistory:
+class CaseHistory(Struct, frozen=True, kw_only=True):
     """One case in all recorded runs."""
 
     case_id: str  # The case

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfguard.errors import ExitCode, UsageError
 from perfguard.records.verdict import GateOutcome, Outcome
@@ -52,8 +53,7 @@ _EXIT_CODES = {
 _ADVICE = "advice."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Struct, frozen=True, kw_only=True):
     """What one word means."""
 
     name: str

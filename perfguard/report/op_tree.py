@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from perfguard.records.steps.ops import Attribution, ChangeClass, OpCountChange, OpDelta, OpKey, StepPhase
 from perfguard.report.culprits import change_text
@@ -23,8 +24,7 @@ class OpLevel(str, Enum):
     IMPLEMENTATION = "implementation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpNode:
+class OpNode(Struct, frozen=True, kw_only=True):
     """One row, and what is below it."""
 
     key: str  # Names it within its case
@@ -44,8 +44,7 @@ class OpNode:
         return self.candidate_s - self.baseline_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpRow:
+class OpRow(Struct, frozen=True, kw_only=True):
     """A node where it stands in the list that is shown."""
 
     node: OpNode  # The node
@@ -54,8 +53,7 @@ class OpRow:
     share: float | None  # Its part of the step's difference; None where the step did not change
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Frame(Struct, frozen=True, kw_only=True):
     """One frame of a flame graph with what it calls."""
 
     name: str  # Phase, module or op
@@ -64,8 +62,7 @@ class Frame:
     below: tuple[Frame, ...] = ()  # What it calls, largest first
 
 
-@dataclass(slots=True)
-class _Branch:
+class _Branch(Struct):
     """A module while the tree grows."""
 
     modules: dict[str, _Branch] = field(default_factory=dict)

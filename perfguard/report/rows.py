@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from perfguard.records.case_names import short_names
 from perfguard.records.estimate import Estimate
@@ -64,8 +65,7 @@ def mark_of_run(verdict: str) -> Mark:
     return _RUNS.get(verdict, Mark("?", verdict, "open"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseRow:
+class CaseRow(Struct, frozen=True, kw_only=True):
     """A compared case."""
 
     verdict: Verdict
@@ -137,8 +137,7 @@ def format_interval(estimate: Estimate | None) -> str:
     return f"[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredRow:
+class MeasuredRow(Struct, frozen=True, kw_only=True):
     """A case of one arm."""
 
     case_id: str
@@ -184,8 +183,7 @@ def op_names(key: OpKey) -> OpNames:
     return OpNames(key.op.removeprefix("aten::"), key.phase.value, key.module or "-", tensors_of(key) or "-")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaRow:
+class DeltaRow(Struct, frozen=True, kw_only=True):
     """An op in both arms."""
 
     delta: OpDelta

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfguard.records.case_names import short_names
 from perfguard.records.result import ScalingCell
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingTable:
+class ScalingTable(Struct, frozen=True, kw_only=True):
     """One step's table."""
 
     title: str

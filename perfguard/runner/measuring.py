@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.benchmarks.catalog import BENCHMARKS
 from perfguard.benchmarks.options import require_parameters, require_settings
@@ -55,8 +57,7 @@ _COMPILER = "torch._dynamo"  # Making an optimizer imports it, which takes as lo
 _CONTROL = "control"  # Its bundle, beside the arms' folders
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmLayout:
+class ArmLayout(Struct, frozen=True, kw_only=True):
     """Where arms are put, and how large their environments are beyond what they need: layout, never content."""
 
     workshop: str = "arms"  # Folder below the run's, begins with `arms`; its length moves every path in the workers
@@ -236,8 +237,7 @@ def _fitted(session: Session, cost: BlockCost, *, is_compared: bool) -> MeasureS
     return settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuringLimits:
+class MeasuringLimits(Struct, frozen=True, kw_only=True):
     """When to stop measuring."""
 
     budget_s: float  # Wall seconds from now

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.benchmarks.catalog import BENCHMARKS
 from perfguard.benchmarks.options import with_options
@@ -33,8 +36,7 @@ def require_room(cases: Iterable[Case], of_arm: Mapping[str, str], sockets: Sock
                 raise UsageError(f"{case.id}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axes:
+class Axes(Struct, frozen=True, kw_only=True):
     """What a scaling table is asked for."""
 
     ranks: tuple[int, ...]
@@ -91,7 +93,7 @@ def _obstacle(spread: Ranks, loaded: LoadedConfig, fingerprint: Fingerprint) -> 
 
 def _cases(step: Case, threads: int, ranks: int) -> list[Case]:
     """The cases of a cell: one rank alone, or several with and without an exchange of gradients."""
-    plain = replace(step, parameters=tuple(pair for pair in step.parameters if pair[0] not in RANK_OPTIONS))
+    plain = dataclasses.replace(step, parameters=tuple(pair for pair in step.parameters if pair[0] not in RANK_OPTIONS))
     ways = list(Parallel) if ranks > 1 else [Parallel.DDP]
     chosen = {"threads": str(threads), "ranks": str(ranks)}
     return [with_options(plain, {**chosen, "parallel": way.value}, BENCHMARKS) for way in ways]

@@ -10,9 +10,11 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfguard import __version__
 from perfguard.config import LoadedConfig
@@ -66,8 +68,7 @@ def catch_interrupts() -> Iterator[Interrupts]:
             signal.signal(number, handler)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What a measuring command was asked to do."""
 
     command: str  # Name of the command
@@ -93,8 +94,7 @@ class Request:
     """The machine, looked at once a run; without the software under test, which only the arms tell."""
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Struct):
     """A run in progress."""
 
     request: Request  # What was asked for

@@ -12,9 +12,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.benchmarks.catalog import BENCHMARKS, SUITES
 from perfguard.benchmarks.selection import select, suite_cases
@@ -106,8 +108,7 @@ def _ask(command: Sequence[str], interpreter: str, project: Path, environment: M
     return answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suites:
+class Suites(Struct, frozen=True, kw_only=True):
     """What a project's configuration names, relative to the project."""
 
     asv: str | None = None  # asv's configuration file
@@ -118,8 +119,7 @@ class Suites:
         return bool(self.asv or self.pytest or self.timer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
+class Adopted(Struct, frozen=True, kw_only=True):
     """What was found in them."""
 
     benchmarks: tuple[BenchmarkSpec, ...] = ()  # Specs whose targets name a tool

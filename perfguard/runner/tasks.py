@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from msgspec import Struct
 
 from perfguard.codec import from_builtins, to_json
 from perfguard.records.facts import Fact, Severity, fact
@@ -26,8 +27,7 @@ _COMMAND = [sys.executable, "-W", "default", "-m", "perfguard.tasks.child.main"]
 """A framework's own warnings are no errors, whatever the user has set."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class Watch(Struct, frozen=True, kw_only=True):
     """Where a job runs, and when it counts as hung."""
 
     cpus: tuple[int, ...]

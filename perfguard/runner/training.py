@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.codec import from_builtins, to_json
 from perfguard.config import LoadedConfig
@@ -47,8 +49,7 @@ _QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL"}  # The error of a failed connection sa
 _ENDS_S = 30.0  # Longest end of the process once it was asked to stop
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
+class Resumed(Struct, frozen=True, kw_only=True):
     """An earlier run that a new one goes on from."""
 
     run_id: str

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.config import LoadedConfig, has_settings, load_config
 from perfguard.errors import ArmError, NoRulesYetError, UsageError
@@ -17,8 +19,7 @@ from perfguard.runner.arms import git
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustedRules:
+class TrustedRules(Struct, frozen=True, kw_only=True):
     """What a gate goes by."""
 
     loaded: LoadedConfig  # Benchmarks, baselines and allow-list are read where its `rules` says

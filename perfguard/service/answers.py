@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from perfguard.errors import NothingSelectedError
 from perfguard.history.changes import ChangePoint, change_points_of
@@ -21,8 +22,7 @@ from perfguard.service.environments import changed_facts
 MOST_RUNS = 1_000  # Newest ones, in which changes are looked for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedChange:
+class ListedChange(Struct, frozen=True, kw_only=True):
     """A case became slower or faster."""
 
     case_id: str
@@ -41,8 +41,7 @@ class ListedChange:
     commit_after: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Points:
+class Points(Struct, frozen=True, kw_only=True):
     """Values of a series, one list a column; all lists are equally long."""
 
     at: tuple[float, ...]
@@ -53,8 +52,7 @@ class Points:
     commit: tuple[str | None, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentChange:
+class EnvironmentChange(Struct, frozen=True, kw_only=True):
     """A fact of a machine or its software that differs."""
 
     name: str
@@ -62,8 +60,7 @@ class EnvironmentChange:
     after: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Band:
+class Band(Struct, frozen=True, kw_only=True):
     """Runs with one software stack."""
 
     start: float
@@ -72,8 +69,7 @@ class Band:
     changed: tuple[EnvironmentChange, ...]  # From the band before, where both are known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Series(Struct, frozen=True, kw_only=True):
     """A case on a machine over the recorded runs."""
 
     case_id: str
@@ -85,8 +81,7 @@ class Series:
     changes: tuple[ListedChange, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesName:
+class SeriesName(Struct, frozen=True, kw_only=True):
     """A series that there is."""
 
     case_id: str
@@ -94,8 +89,7 @@ class SeriesName:
     machine_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevisionComparison:
+class RevisionComparison(Struct, frozen=True, kw_only=True):
     """Two revisions."""
 
     before: str
@@ -105,8 +99,7 @@ class RevisionComparison:
     over_machines: tuple[CaseOverMachines, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeDetails:
+class ChangeDetails(Struct, frozen=True, kw_only=True):
     """A change with what helps to find its cause."""
 
     change: ListedChange
@@ -310,8 +303,7 @@ def newest_row(database: Database, project: str) -> tuple[int, int]:
     return run or 0, state or 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedRunAnswer:
+class LoggedRunAnswer(Struct, frozen=True, kw_only=True):
     """A recorded run."""
 
     run_id: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -11,6 +10,7 @@ from litestar.connection import ASGIConnection
 from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 from litestar.params import Body, QueryParameter
+from msgspec import Struct
 
 from perfguard.codec import from_builtins
 from perfguard.fleet.hosts import read_hosts
@@ -40,8 +40,7 @@ Name = Annotated[str, QueryParameter(max_length=_LONGEST)]
 Project = Annotated[str | None, QueryParameter(max_length=_LONGEST, description="Default: the project of the server.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
+class Added(Struct, frozen=True, kw_only=True):
     """What became of a run."""
 
     run_id: str

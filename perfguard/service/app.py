@@ -8,7 +8,6 @@ import binascii
 import ipaddress
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode
@@ -24,6 +23,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 from litestar.params import PathParameter
 from litestar.response import Redirect
+from msgspec import Struct
 
 from perfguard import __version__
 from perfguard.errors import DatabaseError, NothingSelectedError, PerfguardError
@@ -53,8 +53,7 @@ _OF_ALL_PROJECTS = ("/api/projects",)
 """What a token of one project does not give."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """Why there is no answer."""
 
     detail: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfguard.fleet.verdict import outcome_of
 from perfguard.records.fleet import FleetStatus, Host, ShardState
@@ -14,8 +15,7 @@ from perfguard.report.messages.catalog import describe
 _MOST_PROBLEMS = 3  # Of a submission
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostAnswer:
+class HostAnswer(Struct, frozen=True, kw_only=True):
     """A machine that measures."""
 
     name: str
@@ -27,8 +27,7 @@ class HostAnswer:
     shard: int | None  # What it measures now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmissionAnswer:
+class SubmissionAnswer(Struct, frozen=True, kw_only=True):
     """Work and what became of its shards."""
 
     id: int
@@ -43,8 +42,7 @@ class SubmissionAnswer:
     problems: tuple[str, ...]  # Why attempts gave no result, each once
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StalledShard:
+class StalledShard(Struct, frozen=True, kw_only=True):
     """A shard whose lease has ended, and that nobody has taken away yet."""
 
     id: int
@@ -53,8 +51,7 @@ class StalledShard:
     overdue_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetAnswer:
+class FleetAnswer(Struct, frozen=True, kw_only=True):
     """Hosts, queue, stalled shards, the newest submissions."""
 
     hosts: tuple[HostAnswer, ...]

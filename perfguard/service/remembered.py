@@ -6,9 +6,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
+
+from msgspec import Struct, field
 
 from perfguard.errors import PerfguardError
 from perfguard.history.database import Database
@@ -70,8 +71,7 @@ class Newest:
         return found
 
 
-@dataclass
-class _Project:
+class _Project(Struct):
     version: tuple[int, int] = (-1, -1)
     found: dict[SeriesName, tuple[tuple[int, int], tuple[ListedChange, ...]]] = field(default_factory=dict)
     """The changes of each series, with the newest run and the newest word on a change that they were found for."""
@@ -79,8 +79,7 @@ class _Project:
     is_busy: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownChanges:
+class KnownChanges(Struct, frozen=True, kw_only=True):
     """Changes of all series of a project."""
 
     changes: tuple[ListedChange, ...]  # The newest first

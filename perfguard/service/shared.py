@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from litestar import Request, Response
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.errors import NothingSelectedError
 from perfguard.history.database import Database
@@ -35,8 +36,7 @@ _MOST_PROJECTS = 4  # Whose runs, some megabytes each, and names are kept
 _LEVEL = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """How a server answers."""
 
     project: str  # Shown where none is asked for

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from scipy import special
 
 from perfguard.records.estimate import Estimate, Interval
@@ -27,8 +27,7 @@ FLOOR_SPREADS = 2.0
 _SEED = 20_250_101
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PooledSpread:
+class PooledSpread(Struct, frozen=True, kw_only=True):
     """A standard deviation from several gates, each with a level of its own."""
 
     sd: float
@@ -36,8 +35,7 @@ class PooledSpread:
     interval: Interval  # For the SD; infinite when it is unknown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceboSpread:
+class PlaceboSpread(Struct, frozen=True, kw_only=True):
     """SD between gates of the true effect of a placebo, log scale."""
 
     gates: int

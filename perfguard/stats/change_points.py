@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from perfguard.stats.numeric import MAD_TO_SD
 
@@ -32,8 +32,7 @@ _SMALLEST_SD = 1e-5  # Of log times: clocks and rounding
 _LARGEST_CORRELATION = 0.9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Jump:
+class Jump(Struct, frozen=True, kw_only=True):
     """A change of a series' level."""
 
     index: int  # First point at the new level

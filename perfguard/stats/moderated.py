@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 from scipy import special
 
 from perfguard.stats.paired import FloatArray
@@ -25,8 +26,7 @@ ROUNDING = 1e-9  # Differences below this part of the level are rounding, not me
 _NEWTON_STEPS = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SharedNoise:
+class SharedNoise(Struct, frozen=True, kw_only=True, eq=False):
     """The noise of series of differences, one value for each pair."""
 
     pairs: int  # Pairs that it was seen in; under 2 it is unknown
@@ -38,8 +38,7 @@ class SharedNoise:
     """How much a series' variance is drawn towards the others', in degrees of freedom; 0 for not at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Differences:
+class Differences(Struct, frozen=True, kw_only=True, eq=False):
     """Mean differences with their intervals, each of shape `(series,)`."""
 
     mean: FloatArray
@@ -50,8 +49,7 @@ class Differences:
     includes 0, p is above one minus its level."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariancePrior:
+class VariancePrior(Struct, frozen=True, kw_only=True):
     """The law of many variances: log-linear in a level, scattering as a scaled inverse chi-squared."""
 
     intercept: float  # Logarithm of the variance at level 1

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 from scipy import special
 
 from perfguard.stats.paired import FloatArray
@@ -35,8 +36,7 @@ _T_STEPS = 30
 _TINY = 1e-30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Modes:
+class Modes(Struct, frozen=True, kw_only=True):
     """Two modes, and which arm was in which in every block."""
 
     separation: float  # Log-ratio of the slow mode over the fast one, above 0
@@ -59,8 +59,7 @@ class Modes:
         return min(1.0, 2 * float(special.bdtr(moved[0], sum(moved), 0.5)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Clusters:
+class _Clusters(Struct, frozen=True):
     """A split of the sorted log-ratios into lower, middle and upper ones, equally far apart."""
 
     below: int

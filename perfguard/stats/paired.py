@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 from scipy import special
 
 from perfguard.errors import MeasurementError
@@ -55,8 +55,7 @@ def positive_times(values_s: Sequence[float]) -> FloatArray:
     return times_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockEffect:
+class BlockEffect(Struct, frozen=True, kw_only=True):
     """What one block says of a case."""
 
     log_ratio: float  # Candidate over baseline; nan when there is no pair of samples

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from scipy import special
 
 from perfguard.stats.numeric import root_between
@@ -20,8 +20,7 @@ from perfguard.stats.paired import FloatArray
 _SMALLEST_ERROR = 1e-6  # Of log ratios: clocks and rounding
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PooledEffect:
+class PooledEffect(Struct, frozen=True, kw_only=True):
     """An effect on the log scale over machines."""
 
     machines: int

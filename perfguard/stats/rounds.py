@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from perfguard.errors import MeasurementError
 from perfguard.records.estimate import Estimate, Interval
@@ -28,8 +28,7 @@ CONTROL_COEFFICIENTS = (0.0, 1.0, 2.0)
 MIN_ROUNDS = 2  # Rounds on each side without which there is no between-round variance
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundsResult:
+class RoundsResult(Struct, frozen=True, kw_only=True):
     """A stored-baseline comparison of one case."""
 
     estimate: Estimate

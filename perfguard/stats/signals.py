@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from perfguard.records.estimate import Estimate
 from perfguard.stats.p_values import p_slower
@@ -22,8 +22,7 @@ LEAST_SHARE_SD = 0.01
 """The same for shares of a whole, from 0 to 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPairs:
+class BlockPairs(Struct, frozen=True):
     """The samples of one block in which both arms could be read, paired by position."""
 
     baseline: FloatArray  # Shape `(pairs,)`, finite and not negative
@@ -47,8 +46,7 @@ def positive_pairs(pairs: BlockPairs) -> BlockPairs:
     return BlockPairs(pairs.baseline[kept], pairs.candidate[kept])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(Struct, frozen=True, kw_only=True):
     """One threshold that a change has to clear: block values that are above zero where it does."""
 
     up: tuple[float, ...]  # How far the candidate is above the bar in each block; shape `(blocks,)`

@@ -15,6 +15,7 @@ from enum import Enum
 from functools import cached_property, lru_cache
 
 import numpy as np
+from msgspec import Struct
 from scipy import special
 
 from perfguard.stats.paired import FloatArray
@@ -155,8 +156,7 @@ class _Analysis:
         return _State.after(self.before.state if self.before is not None else None, self.information, self.bounds)
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(Struct, frozen=True):
     """Density of an interim analysis's z over the paths that no analysis has stopped yet, one row for each level."""
 
     information: float

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from perfguard.errors import MeasurementError
 from perfguard.records.run import BlockConditions, Stage
@@ -40,8 +40,7 @@ MIN_BLOCKS_FOR_OUTLIERS = 5  # Fewer blocks have no median worth calling normal;
 _Finding = tuple[int, float, str, float]  # The block, how far beyond its limit it is, the cause, and its value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoidedBlock:
+class VoidedBlock(Struct, frozen=True, kw_only=True):
     """A block that is left out, and why."""
 
     block: int
@@ -51,8 +50,7 @@ class VoidedBlock:
     than in the typical block), `foreign_share` (of the measured CPUs, taken by other programs)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Voiding:
+class Voiding(Struct, frozen=True, kw_only=True):
     """What the arm-blind rule did to a run."""
 
     voided: tuple[VoidedBlock, ...]  # Left out, worst first

@@ -16,11 +16,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from perfguard.config import read_toml, require_known
 from perfguard.errors import ConfigError
@@ -54,11 +54,11 @@ def load_allowances(path: Path, *, today: date) -> tuple[Allowance, ...]:
             f"{path} has schema {table.get('schema')!r}, this perfguard reads {ALLOW_SCHEMA}; it is no allow-list, or "
             "one of a later perfguard"
         )
-    require_known(table, AllowList, str(path), cutoff=0.5)
+    require_known(table, AllowList.__struct_fields__, str(path), cutoff=0.5)
     entries = table.get("allow", [])
     for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
         if isinstance(entry, dict):
-            require_known(entry, Allowance, f"{path}: entry {number}", cutoff=0.5)
+            require_known(entry, Allowance.__struct_fields__, f"{path}: entry {number}", cutoff=0.5)
     try:
         found = msgspec.convert(table, AllowList, strict=True)
     except (msgspec.ValidationError, OverflowError) as error:

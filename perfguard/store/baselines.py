@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from perfguard.codec import from_builtins, to_json
 from perfguard.errors import StoreError, UsageError
@@ -43,8 +44,7 @@ def metadata_of(entry: Round) -> dict[str, Any]:
     return metadata | {CHECK_PREFIX + name: value for name, value in entry.checks.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class BaselineStore:
+class BaselineStore(Struct, frozen=True):
     """The directory that baselines live in."""
 
     root: Path  # Usually `baselines` in the project

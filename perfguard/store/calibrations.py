@@ -6,10 +6,11 @@ Banked gates lie apart, in `.perfguard/calibration/<machine_id>/<suite>.json`, u
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from perfguard.codec import to_json
 from perfguard.errors import StoreError

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from perfguard.errors import StoreError
 from perfguard.records.steps.ops import OpCountKind, OpCountRow, OpCounts, StepPhase
@@ -35,15 +36,13 @@ _REMEDY = "restore it from git, or run `perfguard baseline update`"
 _Row = tuple[OpCountKind, StepPhase, str, str, str, str, int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _StoredCase:
+class _StoredCase(Struct, frozen=True, kw_only=True):
     isa_class: str
     torch: str
     rows: tuple[_Row, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _StoredOpCounts:
+class _StoredOpCounts(Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...]
     cases: Mapping[str, _StoredCase]
 

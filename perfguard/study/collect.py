@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from perfguard.codec import from_builtins, to_json
 from perfguard.errors import MeasurementError, StoreError, UsageError
@@ -47,8 +48,7 @@ _LEAST_S = 60.0  # Budget of an item, at least: below it, two arms may not finis
 RequestOf = Callable[[Sequence[str], float], Request]  # Of patterns of cases and a budget in seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyItem:
+class StudyItem(Struct, frozen=True, kw_only=True):
     """Something that is measured in one go."""
 
     part: str
@@ -63,8 +63,7 @@ class StudyItem:
         return f"{self.part}-{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyPlan:
+class StudyPlan(Struct, frozen=True, kw_only=True):
     """What a study was asked to do."""
 
     folder: Path  # Where evidence and report go
@@ -139,8 +138,7 @@ def collect(plan: StudyPlan) -> StudyEvidence:
     return evidence_of(done, problems)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredItem:
+class StoredItem(Struct, frozen=True, kw_only=True):
     """What an item's file holds."""
 
     schema: int = EVIDENCE_SCHEMA

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from perfguard.records.estimate import Estimate
 from perfguard.records.facts import Fact
@@ -12,8 +12,7 @@ EVIDENCE_SCHEMA = 1
 DTYPES = ("fp32", "bf16")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyMachine:
+class StudyMachine(Struct, frozen=True, kw_only=True):
     """Where a study is measured. Items of another machine or torch do not belong to it."""
 
     machine_id: str
@@ -24,8 +23,7 @@ class StudyMachine:
     has_bf16: bool  # Whether it has instructions for BF16: AVX-512 BF16, AVX-NE-CONVERT or AMX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryShare:
+class LibraryShare(Struct, frozen=True, kw_only=True):
     """Calls of oneDNN or MKL of one kind in a step."""
 
     name: str  # oneDNN's primitive, or `MKL gemm`
@@ -35,8 +33,7 @@ class LibraryShare:
     share: float  # Of all time that libraries report; the shares of a step add up to 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelDonut:
+class ModelDonut(Struct, frozen=True, kw_only=True):
     """Fig. 2: where the time of one model's training step is."""
 
     model: str
@@ -54,8 +51,7 @@ class ModelDonut:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseTimes:
+class PhaseTimes(Struct, frozen=True, kw_only=True):
     """One part of the step, with few and with many classes, in pairs of fresh processes."""
 
     phase: str  # `backbone`, `head`, `loss`, `forward`, `backward`
@@ -64,8 +60,7 @@ class PhaseTimes:
     ratio: Estimate  # Many over few
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassesCompared:
+class ClassesCompared(Struct, frozen=True, kw_only=True):
     """Fig. 4: what more classes cost, phase by phase."""
 
     case_id: str  # With few classes
@@ -75,8 +70,7 @@ class ClassesCompared:
     loss_backward_share: float  # Of backward, in the loss, with many classes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelBlock:
+class KernelBlock(Struct, frozen=True, kw_only=True):
     """One block: two variants of a kernel in two fresh processes, medians of their samples."""
 
     dtype: str
@@ -87,8 +81,7 @@ class KernelBlock:
     variant_both_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelPair:
+class KernelPair(Struct, frozen=True, kw_only=True):
     """Fig. 6: one variant of the focal loss against the default, in interleaved blocks."""
 
     variant: str
@@ -98,8 +91,7 @@ class KernelPair:
     is_different: bool = False  # Whether it computed something else, so that its times do not count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToggleCompared:
+class ToggleCompared(Struct, frozen=True, kw_only=True):
     """A case study: one toggle against the reference, in interleaved blocks."""
 
     name: str
@@ -113,8 +105,7 @@ class ToggleCompared:
     reasons: tuple[Fact, ...] = ()  # What the gate says of it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankCell:
+class RankCell(Struct, frozen=True, kw_only=True):
     """A cell of table 2."""
 
     threads: int  # Of each rank
@@ -124,16 +115,14 @@ class RankCell:
     sd_ratio: float | None  # Standard deviation of their logarithms; None with one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
+class Scaling(Struct, frozen=True, kw_only=True):
     """Table 2: one step over threads and ranks that average their gradients."""
 
     case_id: str  # Of one rank
     cells: tuple[RankCell, ...]  # The fewest threads first, of these the fewest ranks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyEvidence:
+class StudyEvidence(Struct, frozen=True, kw_only=True):
     """Everything that was measured; what is missing was not."""
 
     schema: int = EVIDENCE_SCHEMA

@@ -6,7 +6,7 @@ thread. The shapes of the paper's results are about shares and ratios, not about
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 PARTS = ("donuts", "phases", "kernels", "cases", "ranks")
 """In the order of measuring: what is cheap and certain first."""
@@ -38,8 +38,7 @@ _ADAM = "kernel.optimizer[layers=4,algorithm=adam,dtype=fp32,mode=for-loop]"
 _ALL = "dtype=bf16,memory_format=channels_last,optimizer=fused,norm=folded,focal=fused,anchors=all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseStudy:
+class CaseStudy(Struct, frozen=True, kw_only=True):
     """A case study of the paper that has a toggle here."""
 
     name: str  # The paper's row

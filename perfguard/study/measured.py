@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfguard.study.evidence import ClassesCompared, KernelPair, ModelDonut, Scaling, ToggleCompared
 
@@ -10,8 +10,7 @@ LEVEL = 0.95  # Confidence of the intervals
 Item = ModelDonut | ClassesCompared | KernelPair | ToggleCompared | Scaling
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Struct, frozen=True, kw_only=True):
     """One item with what it was measured on."""
 
     value: Item

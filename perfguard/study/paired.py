@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from statistics import median
+
+from msgspec.structs import replace
 
 from perfguard.errors import ExitCode, InterruptedRunError, MeasurementError
 from perfguard.gate.paired.compare_arms import compare_arms

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from importlib.resources import files
+
+from msgspec import Struct
 
 from perfguard.codec import from_builtins
 
@@ -16,8 +17,7 @@ else:
 _FILE = "profilednn.toml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperSlice:
+class PaperSlice(Struct, frozen=True, kw_only=True):
     """A part of a donut."""
 
     name: str  # oneDNN's primitive
@@ -25,8 +25,7 @@ class PaperSlice:
     share: float  # Of the time that oneDNN reports
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperDonut:
+class PaperDonut(Struct, frozen=True, kw_only=True):
     """Fig. 2: where the time of a model's step is."""
 
     model: str  # Its name here
@@ -38,8 +37,7 @@ class PaperDonut:
         return sum(s.share for s in self.slices if s.name in names and s.direction.startswith(direction))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperTimes:
+class PaperTimes(Struct, frozen=True, kw_only=True):
     """Forward and backward of a kernel, over the forward of the default in float32."""
 
     forward: float
@@ -51,8 +49,7 @@ class PaperTimes:
         return self.forward + self.backward
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperKernel:
+class PaperKernel(Struct, frozen=True, kw_only=True):
     """Fig. 6: one variant of the focal loss."""
 
     variant: str
@@ -64,8 +61,7 @@ class PaperKernel:
         return self.bf16 if dtype == "bf16" else self.fp32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperCase:
+class PaperCase(Struct, frozen=True, kw_only=True):
     """A case study of the paper."""
 
     name: str  # Its name here
@@ -73,8 +69,7 @@ class PaperCase:
     gain: float | None = None  # How many times as fast; None where the paper gives no number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperRanks:
+class PaperRanks(Struct, frozen=True, kw_only=True):
     """A row of table 2."""
 
     threads: int  # Of each rank
@@ -82,8 +77,7 @@ class PaperRanks:
     throughput: tuple[float, ...]  # One for each number of ranks, over the table's first cell
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Convergence:
+class Convergence(Struct, frozen=True, kw_only=True):
     """Fig. 7: how much more training a larger batch needs."""
 
     benchmark: str  # Of MLPerf Training
@@ -91,8 +85,7 @@ class Convergence:
     ratio: tuple[float, ...]  # Epochs or samples to converge, over those at the smallest batch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paper:
+class Paper(Struct, frozen=True, kw_only=True):
     """Everything that the study compares with."""
 
     title: str

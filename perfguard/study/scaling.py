@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from perfguard.errors import ExitCode, InterruptedRunError, MeasurementError, UsageError
 from perfguard.gate.stored.rounds import run_arm

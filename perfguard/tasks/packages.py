@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from perfguard.codec import to_json
 from perfguard.records.machine.fingerprint import Fingerprint

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from perfguard.codec import field_names
 from perfguard.config import file_text, from_table, parse_toml, require_known
 from perfguard.errors import UsageError, did_you_mean
 from perfguard.records.tasks import (
@@ -69,12 +70,12 @@ def parse_task(text: str, where: str) -> TaskConfig:
         ConfigError: It is not TOML, or a key or value makes no sense.
     """
     table = parse_toml(text, where)
-    require_known(table, TaskConfig, where)
+    require_known(table, field_names(TaskConfig), where)
     for key, kind in (("model", ModelSource), ("data", DataSource), ("quality", QualityTarget)):
         if isinstance(table.get(key), dict):
-            require_known(table[key], kind, f"{where}: {key}")
+            require_known(table[key], field_names(kind), f"{where}: {key}")
     for size, duration in _durations(table):
-        require_known(duration, Duration, f"{where}: durations.{size}")
+        require_known(duration, field_names(Duration), f"{where}: durations.{size}")
     return from_table(table, TaskConfig, where)
 
 

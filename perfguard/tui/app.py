@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen

@@ -6,8 +6,9 @@ import difflib
 import string
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from perfguard.errors import ConfigError
 
@@ -22,8 +23,7 @@ class KeyScope(str, Enum):
     REPLAY = "in a replay"
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One thing that keys do."""
 
     id: str  # Its name in the configuration

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfguard.errors import ExitCode, UsageError
 from perfguard.records.fleet import FleetNow
@@ -20,16 +22,14 @@ _SETTINGS = {"TEXTUAL_FPS": "10", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_
 """Ten frames a second are enough for keys; nothing moves by itself. Set values of the user's own stay."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartedCommand:
+class StartedCommand(Struct, frozen=True, kw_only=True):
     """What became of a command that the user asked for."""
 
     sentence: str  # What was started and where its output is, or why not
     watch: RunWatch | None = None  # The new run, to be watched instead; None to stay with the old one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuiOptions:
+class TuiOptions(Struct, frozen=True, kw_only=True):
     """How the application is started."""
 
     run_name: str = ""  # The run as commands know it: an id or a path; empty for the latest one

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0)  # What `+` and `-` choose from
 RETRY_S = 0.1  # Between two tries to find the gap between samples, which is open for tens of milliseconds
@@ -20,8 +21,7 @@ def neighbour(values: Sequence[float], current: float, step: int) -> float:
     return values[min(max(0, nearest + step), len(values) - 1)]
 
 
-@dataclass(slots=True, kw_only=True)
-class Pace:
+class Pace(Struct, kw_only=True):
     """Counts time for one application; both clocks can be replaced."""
 
     interval_s: float = 1.0  # Seconds between two paintings

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfguard.records.run import Arm
 from perfguard.tui.drawing.verdicts import is_worth_a_look

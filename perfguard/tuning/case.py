@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec.structs import replace
 
 from perfguard.benchmarks.options import with_values
 from perfguard.errors import ArmError, ExitCode, InterruptedRunError, MeasurementError
@@ -19,19 +20,18 @@ from perfguard.records.plan import FOR_FINAL_TRIAL, FOR_TRIALS, ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm
 from perfguard.records.spec import BenchmarkSpec, Case
-from perfguard.records.tuning import Purpose, Setting, ToggleHint, Trial, TrialOutcome, TrialVerdict
+from perfguard.records.tuning import Purpose, Setting, ToggleHint, Trial, TrialOutcome, TrialVerdict, verdict_of
 from perfguard.records.verdict import GateOutcome, Outcome, Verdict
 from perfguard.runner.measuring import needs_torch
 from perfguard.runner.session import Request, choose_cpus
 from perfguard.tuning.toggles import chosen_toggles, toggles_of
-from perfguard.tuning.trials import PROFILE, ArmTarget, hints_of, not_measurable, request_of, shared_scope, verdict_of
+from perfguard.tuning.trials import PROFILE, ArmTarget, hints_of, not_measurable, request_of, shared_scope
 
 TRIAL_BLOCKS = 12  # Most of a trial; a clear answer needs five
 FINAL_BLOCKS = 20  # Of the final trial, which does not end early
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseTarget(ArmTarget):
+class CaseTarget(ArmTarget, frozen=True, kw_only=True):
     """A case, the arm that it runs in, and its toggles."""
 
     benchmarks: Sequence[BenchmarkSpec]

@@ -9,9 +9,10 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from perfguard.codec import from_builtins, to_builtins, to_json
 from perfguard.errors import StoreError
@@ -22,8 +23,7 @@ KEPT_IN = Path(".perfguard") / "tune"  # Folder of the journals, in a project
 _LONGER = 2.0  # A trial without an answer is measured again where it is given so many times as long
 
 
-@dataclass(slots=True)
-class Journal:
+class Journal(Struct):
     """The file and its content."""
 
     path: Path

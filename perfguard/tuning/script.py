@@ -6,8 +6,9 @@ import hashlib
 import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from perfguard.errors import ArmError, InterruptedRunError, MeasurementError, UsageError
 from perfguard.gate.paired.compare_scripts import MIN_PAIRS, Precision, ScriptRun, compare_user_script, script_of
@@ -16,12 +17,12 @@ from perfguard.host.probe import probe
 from perfguard.profile.runs.profiling import profile_user_script
 from perfguard.records.plan import ArmSpec
 from perfguard.records.steps.scripts import ScriptComparison
-from perfguard.records.tuning import Purpose, Setting, ToggleHint, Trial, TrialOutcome, TrialVerdict
+from perfguard.records.tuning import Purpose, Setting, ToggleHint, Trial, TrialOutcome, TrialVerdict, verdict_of
 from perfguard.runner.profiling.script_pairs import ScriptFailedError, TooFewStepsError
 from perfguard.runner.profiling.scripts import Script
 from perfguard.runner.session import Request, choose_cpus
 from perfguard.tuning.toggles import chosen_toggles, toggles_of_script
-from perfguard.tuning.trials import PROFILE, ArmTarget, hints_of, not_measurable, request_of, shared_scope, verdict_of
+from perfguard.tuning.trials import PROFILE, ArmTarget, hints_of, not_measurable, request_of, shared_scope
 from perfguard.units import as_text
 
 _SKIPPED = 5  # Steps of the script before the profiled ones
@@ -33,8 +34,7 @@ _VERDICTS = {"script.ignored": TrialVerdict.IGNORED, "script.refused": TrialVerd
 """By the code of a refusal; all others say that the arms compute different things."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptTarget(ArmTarget):
+class ScriptTarget(ArmTarget, frozen=True, kw_only=True):
     """A script with its arguments, the arm that it runs in, and its toggles."""
 
     script: Script

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfguard.profile.advice.toggles import Answer
 from perfguard.records.tuning import Purpose, Setting, Toggle, ToggleHint, Trial, TrialOutcome, TrialVerdict
@@ -14,8 +16,7 @@ Answers = Mapping[str, tuple[Answer, ...]]
 """Values that a finding names, by its code: each the name of a toggle and a value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True, kw_only=True):
     """Where a search ended."""
 
     recipe: Setting  # What helped
@@ -89,8 +90,7 @@ def without_toggle(setting: Setting, name: str) -> Setting:
     return tuple(pair for pair in setting if pair[0] != name)
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     recipe: Setting = ()
     known: dict[tuple[Setting, Setting], TrialOutcome] = field(default_factory=dict)
     alone: dict[tuple[str, str], TrialOutcome] = field(default_factory=dict)  # Latest outcome of a value on a recipe

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from perfguard.errors import UsageError
 from perfguard.host.allocators import ALLOCATORS
@@ -23,8 +24,7 @@ _DEFAULT, _AS_WRITTEN = "default", "as written"  # Values of the reference that 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownToggles:
+class KnownToggles(Struct, frozen=True, kw_only=True):
     """What can be set for a case or a script."""
 
     toggles: tuple[Toggle, ...]  # In the order of the catalogue, those of the process last

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.errors import ArmError, InterruptedRunError, MeasurementError
 from perfguard.gate.bisect import decisive_settings
@@ -39,8 +41,7 @@ def arm_with(arm: ArmSpec, known: KnownToggles, setting: Setting) -> ArmSpec:
     return replace(spec, text=arm_text(spec))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmTarget:
+class ArmTarget(Struct, frozen=True, kw_only=True):
     """What is tuned by settings of an arm: the part of a target that cases and scripts share."""
 
     request: Request  # Of the case or the script alone
@@ -108,13 +109,6 @@ def not_measurable(error: Exception) -> TrialOutcome:
     """The outcome of a trial that an error ended, which a later start tries again."""
     reason = fact("tune.not_measurable", error=_first_line(error))
     return TrialOutcome(verdict=TrialVerdict.FAILED, reasons=(reason,), is_kept=False)
-
-
-def verdict_of(lower: float | None, upper: float | None) -> TrialVerdict:
-    """By the ends of the interval for the log-ratio; open where an end that would decide is unknown."""
-    if upper is not None and upper < 0:
-        return TrialVerdict.FASTER
-    return TrialVerdict.SLOWER if lower is not None and lower > 0 else TrialVerdict.OPEN
 
 
 def _source_id(project: Path, arm: ArmSpec) -> str:

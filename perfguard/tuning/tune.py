@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfguard.errors import ExitCode, InterruptedRunError
 from perfguard.profile.advice.gains import expected_gains
@@ -156,8 +158,7 @@ def _outcome(found: SearchResult, tried: Sequence[TriedTrial]) -> TuningOutcome:
     return TuningOutcome.DONE if is_finished else TuningOutcome.UNFINISHED
 
 
-@dataclass(slots=True, kw_only=True)
-class _Work:
+class _Work(Struct, kw_only=True):
     target: TuningTarget
     journal: Journal
     budget_s: float

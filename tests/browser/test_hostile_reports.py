@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.codec import to_builtins
 from perfguard.report.escaping import island
 from perfguard.report.html.page import render_report
 from perfguard.report.html.site import render_index, site_row
+from tests.changed_values import replace
 from tests.html_reports import a_finding, a_profile, poisoned, recorded
 from tests.recorded_runs import SLOWER
 

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import zipfile
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from perfguard.tasks.checking.rules import broken_rules
 from perfguard.tasks.checking.tree import read_tree
 from perfguard.tasks.packages import MANIFEST
 from perfguard.tasks.task_files import load_task
+from tests.changed_values import replace
 from tests.e2e.test_running_tasks import FAST, package_of, result
 from tests.forged_packages import ACCURACY, DETAIL, FORGERIES, SUMMARY, Forgery
 

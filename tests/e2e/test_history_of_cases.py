@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from dataclasses import replace
 
 import pytest
 
 from perfguard.history.database import opened
 from perfguard.history.recording import add_run
+from tests.changed_values import replace
 from tests.recorded_histories import COMMITS, a_run
 from tests.recorded_runs import CASE_IDS, DATA, MACHINE, SLOWER
 

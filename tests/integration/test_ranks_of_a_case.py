@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-from dataclasses import replace
 
 import psutil
 import pytest
@@ -25,6 +24,7 @@ from perfguard.runner.process.worker_process import WorkerFailure
 from perfguard.worker.cases import MissingTargetError, load_module, seed_everything
 from perfguard.worker.ranks import group as ranks_group
 from perfguard.worker.ranks.group import RankError, RankGroup
+from tests.changed_values import replace
 from tests.real_workers import catalogue_case, greeted, measure, starter_in
 from tests.tiny_projects import wait_for
 from tests.worker_rigs import IMPATIENT, SETTINGS, failures

@@ -7,12 +7,12 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
 from perfguard.integrations.formats import asv_results, pyperf_json
 from perfguard.integrations.formats.importing import import_suite
+from tests.changed_values import replace
 from tests.interchange_files import recorded, series_of
 from tests.recorded_runs import SLOWER
 

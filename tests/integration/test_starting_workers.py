@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from dataclasses import replace
 
 import psutil
 import pytest
+from msgspec.structs import force_setattr
 
 from perfguard.errors import MeasurementError
 from perfguard.records.events import Noted
@@ -20,6 +20,7 @@ from perfguard.runner.blocks.calibrate import ArmCalibration, calibrate_arm
 from perfguard.runner.blocks.measure import BLOCKS_OF_A_HASH_SEED, plan_block
 from perfguard.runner.process.arm_worker import ArmWorker
 from perfguard.runner.process.worker_process import WorkerFailure
+from tests.changed_values import replace
 from tests.real_workers import arm_settings, plain_case
 from tests.worker_rigs import IMPATIENT, completed
 
@@ -39,7 +40,7 @@ def test_an_interpreter_that_cannot_run_the_worker_is_an_error_with_its_words(ri
 
 def test_a_control_workload_that_cannot_start_is_only_noted(rig, tmp_path):
     made = rig("")
-    object.__setattr__(made.starter, "control_bundle", str(tmp_path / "absent"))
+    force_setattr(made.starter, "control_bundle", str(tmp_path / "absent"))
     events = made.measure("good")
     assert completed(events) == ["good", "good"]
     assert any(isinstance(event, Noted) and event.fact.code == "control.missing" for event in events)

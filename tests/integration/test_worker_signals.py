@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -24,6 +23,7 @@ from perfguard.records.run_data import RunData
 from perfguard.records.verdict import Outcome, Policy
 from perfguard.runner.process.arm_worker import ArmWorker
 from tests.busy_neighbours import busy_neighbours
+from tests.changed_values import replace
 from tests.real_workers import BOTH, greeted, measure, plain_case, starter_in
 
 LOOPS, SAMPLES = 4, 3

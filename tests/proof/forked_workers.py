@@ -21,7 +21,6 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from perfguard.runner.process.starting import ProcessStarter
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.runner.suites import load_catalog, selected_cases
 from perfguard.stats.paired import block_effect
+from tests.changed_values import replace
 
 REPOSITORY = Path(__file__).parents[2]
 GROUP = 8  # Blocks of one process

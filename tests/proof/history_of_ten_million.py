@@ -17,7 +17,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +32,7 @@ from perfguard.history.upkeep import status_of, verify
 from perfguard.host.probe import probe
 from perfguard.records.history import CaseRecord, RunRecord
 from tests import postgresql_servers
+from tests.changed_values import replace
 from tests.integration.history.test_lost_writers import killed_writers, recorded
 
 PROJECT = "team/nets"

@@ -18,7 +18,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from scipy.stats import t as t_distribution
@@ -30,6 +30,7 @@ from perfguard.records.run import Arm
 from perfguard.runner.process.forking import ForkServer
 from perfguard.runner.process.sandboxing import holder
 from perfguard.runner.process.starting import ProcessStarter
+from tests.changed_values import replace
 
 REPOSITORY = Path(__file__).parents[2]
 ONE_ARM, ALL_OR_NONE = ((Arm.CANDIDATE,), (Arm.BASELINE,)), ((Arm.BASELINE, Arm.CANDIDATE), ())

@@ -23,7 +23,6 @@ import os
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
@@ -38,6 +37,7 @@ from perfguard.tuning.case import CaseTarget, case_target
 from perfguard.tuning.journal import Journal, open_journal
 from perfguard.tuning.tune import tune
 from perfguard.units import format_duration, format_effect
+from tests.changed_values import replace
 
 CASES = (
     "step.resnet50[image_size=64,batch=2,dtype=fp32,memory_format=contiguous,mode=eager]",

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +11,7 @@ from perfguard.profile.op_counts.steady import ALLOCATIONS, CACHE_MISS, sorted_r
 from perfguard.records.steps.ops import OpCountKind, OpCountRow, OpCounts, StepPhase
 from perfguard.report.messages.catalog import CATALOG, describe
 from perfguard.store.op_counts import load_op_counts, op_counts_text, save_op_counts
+from tests.changed_values import replace
 from tests.op_count_rows import NCHW, NHWC, NHWC_BF16, TO_BLOCKED
 
 OPS = [

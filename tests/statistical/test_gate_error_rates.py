@@ -7,7 +7,6 @@ trials, so a correct rule fails a given assertion once in ten thousand seeds, an
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from perfguard.records.spec import Case
 from perfguard.records.verdict import GateOutcome, Outcome, Policy
 from perfguard.stats.paired import estimate_paired
 from perfguard.stats.power import minimum_detectable_effect
+from tests.changed_values import replace
 from tests.compared_cases import judge
 
 POLICY = Policy()

@@ -6,14 +6,13 @@ bursts, drift that both arms share, and the profiler's own cost.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from perfguard.profile.changes.attribution import attribute
 from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, StepPhase
+from tests.changed_values import replace
 from tests.simulated_profiles import (
     BACKWARD,
     CONVOLUTION,

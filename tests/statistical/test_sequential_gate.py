@@ -6,7 +6,6 @@ Tolerances are binomial, at the 1e-4 quantile, as in `test_gate_error_rates`.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from perfguard.records.spec import Case
 from perfguard.records.verdict import GateOutcome, Outcome, Policy
 from perfguard.stats.confirming import CONFIRMATION_ANALYSES
 from perfguard.stats.power import POWER, sequential_mde
+from tests.changed_values import replace
 
 POLICY = Policy()
 LOUD = replace(POLICY, alpha=0.05, max_block_sd_ratio=1.0)

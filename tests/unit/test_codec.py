@@ -4,7 +4,7 @@ import json
 import math
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import jsonschema
@@ -22,6 +22,7 @@ from perfguard.records.plan import DEFAULT_GATE, FOR_BISECTION, FOR_CALIBRATION,
 from perfguard.records.record import CaseNoise
 from perfguard.records.run import Arm
 from perfguard.watch.sources.event_sources import read_selection
+from tests.changed_values import replace
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 

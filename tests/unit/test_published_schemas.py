@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import perfguard
 from perfguard.cli.commands import describe
 from perfguard.codec import to_builtins
 from perfguard.recordings import SCHEMAS, schema_of
+from tests.changed_values import replace
 from tests.finding_evidence import comparison, delta, op
 
 FOLDER = Path(perfguard.__file__).parent / "schemas"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import asdict
 
 from perfguard import __version__
 from perfguard.cli.commands.init import ACTION, BENCHMARK, SUITE, Fate, plan_scaffold, starting_config, write_scaffold
@@ -63,14 +63,14 @@ class TestTheConfiguration:
 
     def test_every_setting_is_in_it(self):
         text = starting_config()
-        for field in dataclasses.fields(Config):
-            assert re.search(rf"^(# )?(\[?{field.name}\]|{field.name} =|\[{field.name}\.)", text, re.MULTILINE), field
+        for name in Config.__struct_fields__:
+            assert re.search(rf"^(# )?(\[?{name}\]|{name} =|\[{name}\.)", text, re.MULTILINE), name
 
     def test_what_is_commented_out_is_the_default(self, tmp_path):
         text = "".join(line for line in starting_config().splitlines(keepends=True) if not line.startswith("##"))
         loaded = settings_of(tmp_path, re.sub("^# ", "", text, flags=re.MULTILINE))
-        assert set(loaded.origins) == {field.name for field in dataclasses.fields(Config)}
-        given, defaults = dataclasses.asdict(loaded.config), dataclasses.asdict(Config())
+        assert set(loaded.origins) == set(Config.__struct_fields__)
+        given, defaults = asdict(loaded.config), asdict(Config())
         changed = {name for name in given if defaults[name] is not None and given[name] != defaults[name]}
         assert changed == {"suite", "benchmarks", "suites", "keys"}
         unset = [name for name, value in defaults.items() if value is None]

@@ -6,7 +6,6 @@ import contextlib
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from perfguard.cli.declaring import SecondsType, flag, parse_percentage
 from perfguard.cli.measuring import build_request
 from perfguard.cli.measuring import show as show_result
 from perfguard.cli.watching import tui_option
-from perfguard.codec import to_json
+from perfguard.codec import to_builtins, to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
 from perfguard.records.allowance import LARGEST_RATIO, LONGEST_DAYS, Allowance
@@ -282,7 +281,7 @@ def _print_entries(loaded: LoadedConfig, *, as_json: bool) -> None:
     entries, today = allowances_of(loaded), utc_today()
     if as_json:
         found = [
-            {**asdict(entry), "until": entry.until.isoformat(), "expired": entry.has_expired(today)}
+            {**to_builtins(entry), "until": entry.until.isoformat(), "expired": entry.has_expired(today)}
             for entry in entries
         ]
         click.echo(to_json(found, indent=1))

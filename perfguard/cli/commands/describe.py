@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import platform
@@ -227,7 +226,7 @@ def config_command() -> None:
 def show(*, origin: bool, as_json: bool) -> None:
     """Print every setting and its value: built-in, user's file, project's file, PERFGUARD_* variables."""
     loaded = load({})
-    values = {f.name: to_builtins(getattr(loaded.config, f.name)) for f in dataclasses.fields(loaded.config)}
+    values = to_builtins(loaded.config)
     values["database"] = _without_password(values["database"])
     origins = {key: loaded.origins.get(key, "built-in") for key in values}
     if as_json:

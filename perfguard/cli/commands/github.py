@@ -6,11 +6,11 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from perfguard.cli import options as shared
 from perfguard.cli.declaring import SecondsType

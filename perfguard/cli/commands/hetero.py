@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.cli import options as shared
 from perfguard.cli.declaring import SecondsType
@@ -256,8 +258,7 @@ def simulate(**options: Any) -> None:
     print_balances(balances, setup.basis, options["output_format"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Setup:
+class _Setup(Struct, frozen=True, kw_only=True):
     """What is simulated."""
 
     config: TrainingConfig
@@ -351,7 +352,7 @@ def _changed(
         cpu = next((speeds[name] for name in own if name in speeds), None)
         if cpu is None:
             raise UsageError("--speed is a multiple of a hogwild worker's, and the run had none that trained")
-        replica = replace(cpu, example_s=cpu.example_s / options["speed"], loss_example_s=None)
+        replica = dataclasses.replace(cpu, example_s=cpu.example_s / options["speed"], loss_example_s=None)
         speeds = {name: cpu if name in own else replica for name in config.groups}
     workers = places(config, tuple(range(1024)))
     missing = sorted({place.group for place in workers} - set(speeds))

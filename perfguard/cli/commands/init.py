@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
 import inspect
 import itertools
 import json
@@ -18,13 +17,14 @@ import shlex
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from perfguard import __version__
 from perfguard.cli.declaring import flag
@@ -55,8 +55,7 @@ class Fate(Enum):
 _WOULD = {Fate.WRITTEN: "would write", Fate.REPLACED: "would replace", Fate.EXTENDED: "would extend"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedFile:
+class PlannedFile(Struct, frozen=True, kw_only=True):
     """One file of the scaffold."""
 
     name: str  # Path relative to the directory, with slashes
@@ -68,8 +67,7 @@ class PlannedFile:
 _GITHUB = ".github/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaffold:
+class Scaffold(Struct, frozen=True, kw_only=True):
     """What is to be written where."""
 
     directory: Path  # The project's; it need not exist yet
@@ -287,8 +285,8 @@ _EXAMPLES: Mapping[str, object] = {
 def starting_config() -> str:
     """The text of `perfguard.toml`, made from `Config`: its fields, their defaults and what is documented of them."""
     documented, defaults = _documented(Config), Config()
-    names = [field.name for field in dataclasses.fields(Config) if field.name not in ("suites", "keys")]
-    of_suite, suite_fields = _documented(SuiteConfig), dataclasses.fields(SuiteConfig)
+    names = [name for name in Config.__struct_fields__ if name not in ("suites", "keys")]
+    of_suite, suite_fields = _documented(SuiteConfig), fields(SuiteConfig)
     parts = [
         _comment(_HEAD),
         *(_setting(name, documented[name], getattr(defaults, name), _GIVEN) for name in names),
@@ -324,7 +322,7 @@ def _toml(value: object) -> str:
 
 
 def _documented(settings: type) -> dict[str, str]:
-    """The line under each field of a dataclass, by the field's name."""
+    """The line under each field of a struct, by the field's name."""
     lines = [line for part in ast.parse(inspect.getsource(settings)).body for line in getattr(part, "body", ())]
     documented = {}
     for pair in itertools.pairwise(lines):

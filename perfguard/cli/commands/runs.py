@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from perfguard.cli.declaring import flag
 from perfguard.cli.options import load, output_options, verdict_options

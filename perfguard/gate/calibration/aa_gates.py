@@ -6,7 +6,8 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfguard import __version__
 from perfguard.gate.calibration.error_rate import scope_difference

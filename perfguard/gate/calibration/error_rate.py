@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+
+from msgspec import Struct
 
 from perfguard.records.calibration import LEAST_BLOCKS, Calibration, CalibrationSummary, FalseAlarms, Scope
 from perfguard.records.facts import Fact, Severity, Value, fact
@@ -23,8 +24,7 @@ class CalibrationStatus(str, Enum):
     ABSENT = "absent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationState:
+class CalibrationState(Struct, frozen=True, kw_only=True):
     """Whether a calibration may be relied on."""
 
     status: CalibrationStatus

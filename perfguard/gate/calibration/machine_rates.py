@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from perfguard.config import Config, LoadedConfig
 from perfguard.errors import ExitCode, StoreError
@@ -158,10 +160,11 @@ def planned_gating(cases: Sequence[Case], plan: SuitePlan | None) -> tuple[tuple
         if plan is None or case.id not in reasons or case.gating is not Gating.GATING:
             kept.append(case)
             continue
-        kept.append(replace(case, gating=Gating.ADVISORY))
+        kept.append(dataclasses.replace(case, gating=Gating.ADVISORY))
         reason = reasons[case.id]
         values = {**reason.values, "date": plan.created_at[:10]}
-        notes.append(replace(reason, severity=Severity.NOTABLE, subject=Subject(case_id=case.id), values=values))
+        subject = Subject(case_id=case.id)
+        notes.append(dataclasses.replace(reason, severity=Severity.NOTABLE, subject=subject, values=values))
     return tuple(kept), tuple(notes)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.benchmarks.selection import TAG_PREFIX, select
 from perfguard.config import LoadedConfig
@@ -17,8 +19,7 @@ from perfguard.runner.suites import load_catalog
 from perfguard.store.allowances import allow_file, impossible, load_allowances, one_line, save_allowances
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowed:
+class Allowed(Struct, frozen=True, kw_only=True):
     """What `perfguard allow` did."""
 
     entry: Allowance

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfguard.gate.calibration.machine_rates import bank, gate_error_rate, planned_cases
 from perfguard.gate.paired.allow_list import allowances_of

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.errors import InterruptedRunError, UsageError
 from perfguard.gate.rules.rulings import different_results
@@ -38,8 +40,7 @@ CHECKED_PAIRS = 2  # Pairs after which results are compared for the first time
 FEWEST_STEPS = 4  # Timed steps of each process
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Precision:
+class Precision(Struct, frozen=True, kw_only=True):
     """When the steps of two arms have been compared well enough."""
 
     half_width: float = 0.01  # Of the interval for the log-ratio
@@ -62,8 +63,7 @@ def script_of(path: Path, arguments: Sequence[str], *, timeout_s: float, skip: i
     return Script(path=found, arguments=tuple(arguments), skip=skipped, steps=FEWEST_STEPS, timeout_s=timeout_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptRun:
+class ScriptRun(Struct, frozen=True, kw_only=True):
     """A recorded run that compared two arms of a script."""
 
     run_id: str  # Name of its folder

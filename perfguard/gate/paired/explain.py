@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfguard.errors import MeasurementError, StoreError
 from perfguard.profile.advice.advise import new_findings
@@ -89,7 +91,7 @@ def count_against(
     for case_id, counts in count_candidate(session, starter, chosen).items():
         obstacle = comparable(stored[case_id], counts)
         if obstacle is not None:
-            session.note(replace(obstacle, severity=Severity.NOTABLE, subject=Subject(case_id=case_id)))
+            session.note(dataclasses.replace(obstacle, severity=Severity.NOTABLE, subject=Subject(case_id=case_id)))
         else:
             session.emit(StepsCounted(case_id=case_id, changes=compare_op_counts(stored[case_id], counts)))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
+
+from msgspec.structs import replace
 
 from perfguard.config import Config
 from perfguard.gate.paired.allow_list import tags_of, utc_today

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfguard.benchmarks.catalog import BENCHMARKS
 from perfguard.records.case_names import CaseName, split_case_id

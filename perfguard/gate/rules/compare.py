@@ -7,12 +7,15 @@ back.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfguard.errors import MeasurementError
 from perfguard.gate.rules.policy import decide_cases, p_or_one
@@ -182,17 +185,16 @@ def _compare_sides(case: Case, baseline: Sequence[Round], candidate: Sequence[Ro
 def _failed(case: Case, failure: CaseFailed, policy: Policy, design: Design) -> Comparison:
     problem, outcome = failure.reason, Outcome.NO_BASELINE
     if failure.skipped:
-        case = replace(case, gating=Gating.ADVISORY)
+        case = dataclasses.replace(case, gating=Gating.ADVISORY)
     elif failure.missing and failure.arm is Arm.BASELINE:
         problem = fact("case.not_in_baseline", error=failure.reason.values.get("error"))
     else:
-        problem = replace(failure.reason, severity=Severity.GRAVE, subject=Subject(arm=failure.arm.value))
+        problem = dataclasses.replace(failure.reason, severity=Severity.GRAVE, subject=Subject(arm=failure.arm.value))
         outcome = Outcome.INVALID if failure.is_below_target else Outcome.FAILED
     return without_estimate(case, policy, outcome, problem, design=design)
 
 
-@dataclass(slots=True)
-class _Path:
+class _Path(Struct):
     """What the analyses saw of one case."""
 
     information: list[float] = field(default_factory=list)

@@ -11,7 +11,8 @@ Source: Mytkowicz et al., "Producing Wrong Data Without Doing Anything Obviously
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.policy import effect_values

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfguard.records.facts import Fact
 from perfguard.records.spec import Gating
@@ -12,8 +13,7 @@ from perfguard.records.verdict import GateOutcome, GateResult, Outcome
 _STEP_S = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LongerBudget:
+class LongerBudget(Struct, frozen=True, kw_only=True):
     """What is expected to decide an open gate."""
 
     budget_s: float  # Wall seconds of the whole gate

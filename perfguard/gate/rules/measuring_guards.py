@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from statistics import mean, median, stdev
+
+from msgspec.structs import replace
 
 from perfguard.gate.rules.rulings import REASSURING
 from perfguard.records.facts import Fact, Severity, fact

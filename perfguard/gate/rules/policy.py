@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfguard.errors import ExitCode, UsageError
 from perfguard.records.estimate import Estimate, Interval

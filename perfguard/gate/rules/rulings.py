@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date
 from statistics import median
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.benchmarks.selection import names_case
 from perfguard.errors import MeasurementError
@@ -33,8 +34,7 @@ from perfguard.stats.p_values import p_slower
 from perfguard.stats.paired import block_effect, estimate_paired, positive_times, trimmed_mean
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
+class Tolerance(Struct, frozen=True, kw_only=True):
     """Largest relative differences between arms that compute the same thing."""
 
     result: float  # Of a loss, a result, its norm, and whatever else a benchmark names

@@ -6,10 +6,12 @@ An op that burns twice the cores for the same wall time passes every timing test
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from statistics import median
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.run import Arm, Signal, SignalSamples
@@ -40,8 +42,7 @@ class Scale(str, Enum):
     SHARE = "share"  # From 0 to 1: by their difference
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalRule:
+class SignalRule(Struct, frozen=True, kw_only=True):
     """When a signal has changed."""
 
     signal: str
@@ -103,8 +104,7 @@ def zero_bar(rule: SignalRule, blocks: Sequence[BlockPairs]) -> Bar | None:
     return ratio_bar(usable, 0.0) if usable else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalPolicy:
+class SignalPolicy(Struct, frozen=True, kw_only=True):
     """How signals are judged."""
 
     alpha: float = 0.001
@@ -119,8 +119,7 @@ class SignalPolicy:
         return rule.is_own or rule.signal in self.gating
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(Struct, frozen=True):
     """One signal of one case, with its tests; without bars it cannot be tested, and the fact says why."""
 
     rule: SignalRule

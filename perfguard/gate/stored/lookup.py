@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from perfguard.config import LoadedConfig
 from perfguard.errors import ArmError, StoreError
@@ -27,8 +28,7 @@ from perfguard.store.baselines import (
 from perfguard.store.op_counts import load_op_counts, op_counts_file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedBaseline:
+class CountedBaseline(Struct, frozen=True, kw_only=True):
     """A baseline with what its steps execute."""
 
     baseline: StoredBaseline

@@ -7,8 +7,10 @@ six cases of `quick` once came out 12 to 16 % slower and once 14 to 22 % faster 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfguard.errors import ArmError
 from perfguard.gate.calibration.machine_rates import gate_error_rate
@@ -133,7 +135,7 @@ def pair_drifted(
     Where that is impossible the drift is noted and not red: the rounds are numbers of another day.
     """
     open_ids = {verdict.case_id for verdict in result.verdicts if verdict.outcome is not Outcome.REGRESSED}
-    cases = tuple(replace(case, gating=Gating.GATING) for case in drifted if case.id in open_ids)
+    cases = tuple(dataclasses.replace(case, gating=Gating.GATING) for case in drifted if case.id in open_ids)
     if not cases or session.interrupts.asked:
         return result
     since = anchor.info.created_at[:10]

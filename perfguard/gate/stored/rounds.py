@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from perfguard.gate.calibration.error_rate import nominal
 from perfguard.gate.calibration.machine_rates import gate_error_rate
@@ -165,7 +167,7 @@ def reasons_against(session: Session, stored: StoredBaseline, *, name: str = "ba
     if compatibility.level is CompatibilityLevel.INCOMPARABLE:
         return compatibility.reasons
     for reason in compatibility.reasons:
-        session.note(replace(reason, subject=Subject(arm=name)))
+        session.note(dataclasses.replace(reason, subject=Subject(arm=name)))
     info, settings = stored.info, session.settings
     compared: tuple[tuple[str, Value, Value], ...] = (
         ("cpus", info.cpus, len(session.selection.cpus)),

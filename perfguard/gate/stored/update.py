@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard import __version__
 from perfguard.errors import HostUnfitError, MeasurementError, StoreError, UsageError
@@ -44,8 +47,7 @@ _PUBLIC = ("inner_loops", "loops", "name", "unit", "python_version", "python_imp
 """What is kept of pyperf's metadata: nothing that names a host."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateOptions:
+class UpdateOptions(Struct, frozen=True, kw_only=True):
     """What `baseline update` may overlook."""
 
     rounds: int
@@ -57,8 +59,7 @@ class UpdateOptions:
     """Record although a case does not compute what it did in the baseline that is replaced."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseChange:
+class CaseChange(Struct, frozen=True, kw_only=True):
     """One case before and after a baseline update, or in two baselines."""
 
     case_id: str
@@ -107,7 +108,7 @@ def update_baseline(
         different = different_results(checks)
         for case_id, found in different.items():
             for difference in found:
-                session.note(replace(difference, subject=Subject(case_id=case_id)))
+                session.note(dataclasses.replace(difference, subject=Subject(case_id=case_id)))
         _note_noise(session)
         result = finish(session, None, measured=measured_cases(session))
         if session.interrupts.asked:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
@@ -22,7 +21,7 @@ def write_checkpoint(path: Path, snapshot: Snapshot, state: dict[str, torch.Tens
     """
     scratch = path.with_suffix(".new")
     try:
-        torch.save({"snapshot": asdict(snapshot), "model": state}, scratch)
+        torch.save({"snapshot": msgspec.to_builtins(snapshot), "model": state}, scratch)
         os.replace(scratch, path)  # noqa: PTH105 - the same by another name
     except (OSError, RuntimeError) as error:
         scratch.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -146,7 +147,7 @@ def open_examples(place: Path) -> Examples:
 
 
 def _key(config: DataConfig) -> str:
-    described: dict[str, Any] = asdict(config)
+    described: dict[str, Any] = msgspec.structs.asdict(config)
     if is_file(config.source):
         try:
             stat = Path(config.source).stat()

@@ -11,9 +11,10 @@ What is asked, in this order; the first that answers decides:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from perfguard.host.parsers.parsing import Files, parse_count, parse_size_bytes, read_cpus, read_hz
 from perfguard.records.machine.fingerprint import CoreClass
@@ -32,8 +33,7 @@ _KERNEL_LISTS = (
 _NEAREST = ((1, "Data"), (1, "Instruction"), (2, "Unified"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoreTraits:
+class CoreTraits(Struct, frozen=True, kw_only=True):
     """What distinguishes one kind of core from another."""
 
     part: str | None  # Arm implementer and part number

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from perfguard.records.machine.fingerprint import AmxPermission, Cpu, EffectiveIsa, Isa, IsaSource, SoftwareFacts
 

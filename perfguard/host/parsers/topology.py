@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from perfguard.host.parsers.hybrid import classify_cores, read_traits
 from perfguard.host.parsers.parsing import (

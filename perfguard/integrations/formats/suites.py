@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct
 
 from perfguard.errors import StoreError
 from perfguard.records.facts import Fact
@@ -31,8 +32,7 @@ class Difference(str, Enum):
     NOT_COMPARED = "not-compared"  # The reasons say what is missing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessSamples:
+class ProcessSamples(Struct, frozen=True, kw_only=True):
     """The samples of one process; where a file does not name the processes, all that it holds of a series."""
 
     values: tuple[float, ...]  # For one iteration, in the order of the file; not empty
@@ -42,8 +42,7 @@ class ProcessSamples:
     block: int | None = None  # Block or round of a perfguard run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesSummary:
+class SeriesSummary(Struct, frozen=True, kw_only=True):
     """A series in a few numbers, in its unit: from its samples where there are any, else as its tool gives them.
 
     All but the median are of all values.
@@ -61,8 +60,7 @@ class SeriesSummary:
     upper: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedSeries:
+class ImportedSeries(Struct, frozen=True, kw_only=True):
     """One metric of one benchmark."""
 
     name: str  # As its tool shows it, parameters included; unique in the suite together with `metric`
@@ -78,8 +76,7 @@ class ImportedSeries:
     what_is_missing: tuple[Fact, ...] = ()  # What a gate would need and this series lacks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedSuite:
+class ImportedSuite(Struct, frozen=True, kw_only=True):
     """What one file holds, or what one arm of a run would hold in it."""
 
     tool: str  # Who wrote it: `pyperf`, `asv`, ..
@@ -95,16 +92,14 @@ class ImportedSuite:
     """What holds for all series: what was left out of the file, and what the format cannot hold."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objection:
+class Objection(Struct, frozen=True, kw_only=True):
     """Why a gate could not use some series of a file as a baseline."""
 
     fact: Fact
     series: tuple[str, ...]  # Names of the series, in the order of the file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedComparison:
+class ImportedComparison(Struct, frozen=True, kw_only=True):
     """The same series in two files."""
 
     name: str
@@ -122,8 +117,7 @@ class ImportedComparison:
     """Whether both sides timed the control workload. False: it holds only if the machine was as fast both times."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportReport:
+class ImportReport(Struct, frozen=True, kw_only=True):
     """What `perfguard import` found."""
 
     schema: int = IMPORT_SCHEMA
@@ -134,8 +128,7 @@ class ImportReport:
     notes: tuple[Fact, ...] = ()  # What the reader must know beside the table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunExport:
+class RunExport(Struct, frozen=True, kw_only=True):
     """A recorded run, and what of it is to be exported."""
 
     result: RunResult

@@ -7,8 +7,9 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import IO, Any
+
+from msgspec import Struct
 
 from perfguard.errors import StoreError, UsageError
 from perfguard.integrations.github.connection import Connection, NotFoundError, NotPermittedError
@@ -20,8 +21,7 @@ _CHUNK_BYTES = 1 << 20
 _SLACK_BYTES = 1 << 20  # How much larger than announced an artifact may be
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact:
+class Artifact(Struct, frozen=True, kw_only=True):
     """A zip that a workflow run left, under a name that the run chose; `expired` where it is gone."""
 
     id: int
@@ -30,8 +30,7 @@ class Artifact:
     expired: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullRequest:
+class PullRequest(Struct, frozen=True, kw_only=True):
     """An open pull request."""
 
     number: int
@@ -42,8 +41,7 @@ class PullRequest:
     labels: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comment:
+class Comment(Struct, frozen=True, kw_only=True):
     """A comment on a pull request: its Markdown, who wrote it, and whether that is an app."""
 
     id: int

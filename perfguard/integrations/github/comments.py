@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.integrations.github.api import Artifact, Comment, GitHub, PullRequest
@@ -35,8 +37,7 @@ class RunNumber(NamedTuple):
         return f"<!-- run {self.run_id}.{self.attempt} -->"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
+class Reported(Struct, frozen=True, kw_only=True):
     """What became of one artifact, or of all of them, as a sentence; and a comment that could not be written."""
 
     said: str

@@ -14,10 +14,11 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from perfguard.errors import UsageError
 from perfguard.records.result import RunResult
@@ -33,8 +34,7 @@ MOST_ANNOTATIONS = 10  # GitHub shows no more of one kind in a step
 _LONGEST_MESSAGE = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullRequestEvent:
+class PullRequestEvent(Struct, frozen=True, kw_only=True):
     """The pull request that a gate runs for."""
 
     head_sha: str  # The commit that was pushed, not the merge of it
@@ -42,8 +42,7 @@ class PullRequestEvent:
     labels: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkflowRunEvent:
+class WorkflowRunEvent(Struct, frozen=True, kw_only=True):
     """The workflow run that has ended."""
 
     id: int  # Its number, which grows
@@ -52,8 +51,7 @@ class WorkflowRunEvent:
     head_repository: str | None  # `owner/name` that the commit was pushed to; None where that is deleted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """What the runner passes to a step, under the names of its variables; everything is None outside GitHub."""
 
     repository: str | None  # `owner/name`
@@ -144,8 +142,7 @@ class Level(str, Enum):
     NOTICE = "notice"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Annotation:
+class Annotation(Struct, frozen=True, kw_only=True):
     """A remark that GitHub shows in the pull request, at a line of a file where one is known."""
 
     level: Level

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from perfguard.config import LoadedConfig
 from perfguard.errors import ArmError, HostUnfitError, UsageError
@@ -22,8 +23,7 @@ _CHECKOUTS = "arms"  # What folders with checkouts begin with
 _MOST_BYTES = 32 * 1024**2  # Of a proposed baseline
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revisions:
+class Revisions(Struct, frozen=True, kw_only=True):
     """Both sides of a pull request, as full commit ids: what is judged, and what it is compared with."""
 
     baseline: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct, field
 
 from perfguard.profile.advice.trials import Program
 from perfguard.profile.op_times.op_profile import OpProfile
@@ -29,8 +29,7 @@ _SHAPE = re.compile(r"\[([\d,]*)\]")
 _LIST = re.compile(r"\{\d+:(\d+)\}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True):
     """One step, its program and its machine."""
 
     target: Program = field(default_factory=Program)  # What was profiled
@@ -109,8 +108,7 @@ def shortest_calls(profile: OpProfile) -> dict[OpKey, float]:
     return {key: seconds for key, seconds in zip(profile.keys, per_call_s.tolist(), strict=True) if seconds < np.inf}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallTensor:
+class CallTensor(Struct, frozen=True, kw_only=True):
     """One tensor of a call."""
 
     shape: tuple[int, ...]  # Empty for a scalar, and for a list of tensors

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfguard.profile.advice.evidence import Evidence, tensors_of
 from perfguard.profile.advice.hints import WORTH_TELLING, Hint
@@ -20,8 +21,7 @@ _SCALE, _SHIFT = "mul", "add"
 _NORM = "batch_norm"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layer:
+class _Layer(Struct, frozen=True, kw_only=True):
     """A module with weights, and what it computes in backward."""
 
     facts: ModuleFacts

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
+
+from msgspec import Struct
 
 from perfguard.profile.advice.toggles import ANSWERS, Answer
 from perfguard.profile.changes.counted import grouped
@@ -16,8 +17,7 @@ from perfguard.records.facts import Fact, fact
 from perfguard.records.steps.findings import PREFIX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
+class Gain(Struct, frozen=True, kw_only=True):
     """One setting of one case, compared in paired blocks on one machine."""
 
     toggle: str  # `optimizer=fused`

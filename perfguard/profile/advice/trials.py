@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.records.plan import ArmSpec, EnvProfile
 
 _HERE = ArmSpec(text="dir:.", directory=".")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(Struct, frozen=True, kw_only=True):
     """A case or a script in one arm; neither where only a trace is known."""
 
     case_id: str = ""  # The case; empty for a script

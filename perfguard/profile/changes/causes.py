@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.profile.changes.counted import grouped
 from perfguard.profile.changes.diff import LEVEL, MATERIAL_RATIO, OpDiff, implementation_change
@@ -278,8 +279,7 @@ def by_part(diff: OpDiff, cause: Cause) -> Cause:
     return replace(cause, columns=tuple(sorted(cause.columns, key=lambda column: -sign * diff.mean_s([column]))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedCost:
+class MovedCost(Struct, frozen=True, kw_only=True):
     """A cost that left some ops (`falls`) and came to others (`rises`)."""
 
     rises: tuple[Cause, ...]

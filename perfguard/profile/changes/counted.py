@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from itertools import takewhile
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from perfguard.profile.libraries.implementations import class_of
 from perfguard.records.facts import Fact, Severity, Value, fact
@@ -38,16 +39,14 @@ class ChangeRule(str, Enum):
     COMPILE = "compile"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True, order=True):
     """Part of a step, and pattern of the module's path; empty outside modules."""
 
     phase: StepPhase
     module: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class RowKey:
+class RowKey(Struct, frozen=True, kw_only=True, order=True):
     """What a row counts: an `OpCountRow` without its counts."""
 
     kind: OpCountKind
@@ -57,8 +56,7 @@ class RowKey:
     implementation: str  # One spelling on both sides where only the spelling differs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepCounts:
+class StepCounts(Struct, frozen=True, kw_only=True):
     """How often something happens in a step of the baseline and of the candidate."""
 
     before: int = 0
@@ -73,8 +71,7 @@ class StepCounts:
         return StepCounts(before=self.before + other.before, after=self.after + other.after)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Pair(Struct, frozen=True, kw_only=True):
     """Calls of the baseline (`lost`) that became other calls of the candidate (`gained`)."""
 
     lost: RowKey
@@ -172,8 +169,7 @@ class Residue:
         return pairs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One change, and the differing rows that it explains, or a part of; also at other places, where effects show."""
 
     record: OpCountChange

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from scipy import special
 
 from perfguard.profile.changes.op_names import computes
@@ -39,8 +39,7 @@ _COUNTED = {
 """By the direction in which calls changed, and whether the side with fewer has any."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OpDiff:
+class OpDiff(Struct, frozen=True, kw_only=True, eq=False):
     """The ops of two arms, compared one by one."""
 
     ops: PairedOps  # Both arms, one column a key; all the rest is in the same columns

@@ -7,9 +7,11 @@ counts exchanged it finds the same changes, the other way round.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perfguard.profile.changes.counted import (
     Change,
@@ -90,7 +92,7 @@ def classify(before: OpCounts, after: OpCounts) -> Sequence[Change]:
     if before.torch != after.torch:
         versions = {"torch_before": before.torch, "torch_after": after.torch}
         for number, change in enumerate(found):
-            versioned = replace(change.record.fact, values={**change.record.fact.values, **versions})
+            versioned = dataclasses.replace(change.record.fact, values={**change.record.fact.values, **versions})
             found[number] = replace(change, record=replace(change.record, fact=versioned))
     return sorted(found, key=lambda change: _reading_order(change.record))
 

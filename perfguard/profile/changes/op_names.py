@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from perfguard.profile.trace.op_groups import Group, group_of
 
@@ -73,8 +74,7 @@ for _chain in """
             _CALLS[_caller] |= _callees
 
 
-@dataclass(frozen=True, slots=True)
-class Fusion:
+class Fusion(Struct, frozen=True):
     """Work that one op does at once or many do piece by piece."""
 
     kind: str  # First part of the codes of its changes: `attention.unfused`

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+from msgspec import Struct
 
 from perfguard.profile.changes.counted import grouped
 from perfguard.profile.changes.op_names import CASTS
@@ -32,8 +32,7 @@ DTYPE_COPIES = CASTS | {"empty_like", "empty_strided", "ToCopyBackward0"}
 """Ops that copy a tensor into another dtype, likewise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PairedOps:
+class PairedOps(Struct, frozen=True, kw_only=True, eq=False):
     """Ops of both arms, aligned by their keys, the profiler's cost taken out."""
 
     keys: tuple[OpKey, ...]  # The baseline's keys, then those that only the candidate has
@@ -150,8 +149,7 @@ class Certainty(Enum):
     OPEN = "open"  # On nothing yet: its sum is still to be tested
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(Struct, frozen=True, kw_only=True):
     """Ops that changed together, and what that costs once it is weighed."""
 
     kind: CauseKind

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from perfguard.profile.changes.counted import (
     Change,
@@ -63,8 +64,7 @@ _LIKENESSES: Sequence[tuple[OpCountKind, Callable[[RowKey], Hashable]]] = (
 """What calls of one name at one place must have in common to be paired, the closest likeness first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Account(Struct, frozen=True, kw_only=True):
     """Pairs as a change counts them."""
 
     counts: StepCounts

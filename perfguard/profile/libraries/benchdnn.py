@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from perfguard.profile.libraries.verbose import PrimitiveCall
 from perfguard.records.facts import Fact, fact
@@ -35,8 +36,7 @@ class UnsupportedPrimitiveError(Exception):
     """A primitive has no benchdnn options; the message is a sentence whose subject is the primitive."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrimitiveProblem:
+class PrimitiveProblem(Struct, frozen=True, kw_only=True):
     """A primitive with its tensors and settings: equal executions of a step."""
 
     call: PrimitiveCall  # One of them

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.profile.libraries.mkl_join import Products, place_by_size
 from perfguard.profile.libraries.verbose import PrimitiveCall
@@ -42,8 +43,7 @@ _GROUPS = {
 """Ops that can have made a call of a primitive."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinedStep:
+class JoinedStep(Struct, frozen=True, kw_only=True):
     """The library calls of one step, each with the op that made it."""
 
     calls: tuple[PrimitiveCall, ...]  # Executions and creations, in the order of the log

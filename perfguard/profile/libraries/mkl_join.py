@@ -11,13 +11,13 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain, groupby, pairwise, product
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from perfguard.profile.libraries.verbose import PrimitiveCall
 from perfguard.profile.trace.nesting import IntArray
@@ -251,8 +251,7 @@ class _Join:
                 self.rows[index] = row
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taker:
+class Taker(Struct, frozen=True, kw_only=True):
     """What takes some items in a row."""
 
     fits: Sequence[bool]  # Whether it takes each item

@@ -18,8 +18,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 _FIELDS = (
     "operation", "engine", "primitive", "implementation", "prop_kind", "memory_descriptors", "attributes", "auxiliary",
@@ -74,8 +75,7 @@ _DIRECTIONS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrimitiveCall:
+class PrimitiveCall(Struct, frozen=True, kw_only=True):
     """One execution or creation of a primitive, or one call of an MKL routine, as logged."""
 
     library: str  # `onednn` or `mkl`
@@ -114,8 +114,7 @@ class PrimitiveCall:
         return self.operation.endswith(":cache_miss")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerboseLog:
+class VerboseLog(Struct, frozen=True, kw_only=True):
     """What a verbose log says."""
 
     calls: tuple[PrimitiveCall, ...]

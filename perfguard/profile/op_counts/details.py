@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from perfguard.records.steps.ops import OpCountKind
 
@@ -27,8 +28,7 @@ _CHANNELS_LAST_TAGS = frozenset({"acdb", "acdeb"})
 _BYTES = {"f64": 8, "s64": 8, "f32": 4, "s32": 4, "bf16": 2, "f16": 2, "s8": 1, "u8": 1, "boolean": 1}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpDetail:
+class OpDetail(Struct, frozen=True, kw_only=True):
     """An op's tensors, each part a list with one entry for each of them; empty where the trace has none."""
 
     shapes: str  # `[2,64,56,56] [64,64,1,1]`
@@ -41,8 +41,7 @@ class OpDetail:
         return sum(layout.startswith("channels_last") for layout in self.layouts.split())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Struct, frozen=True, kw_only=True):
     """One memory descriptor of a primitive."""
 
     argument: str  # `src`, `wei`, `diff_dst`, …
@@ -50,8 +49,7 @@ class Memory:
     tag: str  # `acdb`, `aBcd16b`; empty where the format is not blocked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrimitiveDetail:
+class PrimitiveDetail(Struct, frozen=True, kw_only=True):
     """What a primitive worked on."""
 
     memory: str  # Memory descriptors as logged

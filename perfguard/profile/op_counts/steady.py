@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from perfguard.profile.libraries.join import JoinedStep
 from perfguard.profile.libraries.verbose import PrimitiveCall

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from perfguard.errors import MeasurementError
 from perfguard.profile.op_times.op_profile import OpProfile
@@ -13,8 +13,7 @@ from perfguard.profile.op_times.typical_steps import FloatArray, IntArray
 from perfguard.records.steps.ops import OpKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventCost:
+class EventCost(Struct, frozen=True, kw_only=True):
     """What the profiler costs, measured on empty events; in a step caches are colder."""
 
     event_s: float = 0.0  # Seconds for the event of an op; 0 where it is not known
@@ -22,8 +21,7 @@ class EventCost:
     own_share: float = 0.2  # Part of an op's event that falls into the op itself; the rest is its parent's
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ArmProfile:
+class ArmProfile(Struct, frozen=True, kw_only=True, eq=False):
     """The profiled and the unprofiled steps of one arm."""
 
     profile: OpProfile  # Profiled steps
@@ -43,8 +41,7 @@ class ArmProfile:
         return self.bare_s.size > 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessPairs:
+class ProcessPairs(Struct, frozen=True, kw_only=True):
     """Processes of both arms whose steps were interleaved; position i of one belongs to position i of the other."""
 
     baseline: tuple[int, ...]

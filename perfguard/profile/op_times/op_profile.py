@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from perfguard.errors import MeasurementError
 from perfguard.profile.op_times.typical_steps import FloatArray, middle_steps
@@ -24,8 +24,7 @@ _Numbers = npt.NDArray[np.integer]
 _NS_PER_S = 1e9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OpProfile:
+class OpProfile(Struct, frozen=True, kw_only=True, eq=False):
     """Profiled steps of one arm. Time in no op is `PYTHON_OP` at its place, so that the keys make up the step."""
 
     keys: tuple[OpKey, ...]  # Kinds of ops, each once

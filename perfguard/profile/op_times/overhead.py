@@ -10,11 +10,12 @@ colder. One cost is taken for both arms: what differs between them is never expl
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.profile.op_times.arm_profile import ArmProfile, ProcessPairs
 from perfguard.profile.op_times.op_profile import OpProfile
@@ -30,8 +31,7 @@ EMPTY_OPS = 0.05
 """Part of the kinds of ops that do next to nothing: what these take for an event is nearly all the profiler's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overhead:
+class Overhead(Struct, frozen=True, kw_only=True):
     """Cost of the profiler."""
 
     event_s: float

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from perfguard.profile.projection.problems import TENSOR_LIST, Problem
 from perfguard.profile.trace.events import SHORT_DTYPES
@@ -52,8 +53,7 @@ def like(tensor: TensorSize, dtype: str | None = None) -> TensorSize:
     return made(tensor.sizes, dtype or tensor.dtype)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """The least that one call of a problem has to do."""
 
     flops: float | None

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfguard.profile.op_times.overhead import COLD_AFTER_S
 from perfguard.profile.op_times.typical_steps import middle_steps
@@ -85,8 +86,7 @@ def filled_lists(
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """An op with one set of arguments. The four lists are as in the trace, one entry for each argument."""
 
     op: str  # `aten::convolution`
@@ -104,8 +104,7 @@ class Problem:
     assumed: tuple[str, ...] = ()  # What the trace does not record and was filled in
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepProblems:
+class StepProblems(Struct, frozen=True, kw_only=True):
     """What a step is made of.
 
     Seconds are means over the middle third of the steps, the same ones for all problems, so they never exceed the step.
@@ -175,8 +174,7 @@ def untold(problem: Problem) -> Fact | None:
     return None
 
 
-@dataclass(slots=True)
-class _Sum:
+class _Sum(Struct):
     """What is known of one problem after some traces."""
 
     first: RawCall  # Its first call

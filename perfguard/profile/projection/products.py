@@ -9,9 +9,10 @@ Source of the output sizes: the documentation of torch.nn.Conv2d and torch.nn.Co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from perfguard.profile.projection.arguments import (
     ELEMENT_BYTES,

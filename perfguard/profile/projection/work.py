@@ -7,8 +7,9 @@ of a batch, and single numbers are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import prod
+
+from msgspec.structs import replace
 
 from perfguard.profile.projection.arguments import (
     ELEMENT_BYTES,

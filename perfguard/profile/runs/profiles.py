@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.errors import StoreError
 from perfguard.profile.libraries.join import implementations, join_step, primitive_totals, runners
@@ -25,8 +26,7 @@ from perfguard.runner.process.answers import ProfiledStep
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinedFindings:
+class JoinedFindings(Struct, frozen=True, kw_only=True):
     """What a `joined` step says."""
 
     op_counts: OpCounts  # What the step executes
@@ -36,8 +36,7 @@ class JoinedFindings:
     notes: tuple[Fact, ...]  # What could not be read or placed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmFindings:
+class ArmFindings(Struct, frozen=True, kw_only=True):
     """Everything that profiling says of one arm and case."""
 
     profile: ArmProfile  # Steps, for comparing

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.codec import from_builtins
 from perfguard.errors import InterruptedRunError, MeasurementError, StoreError, UsageError
@@ -41,8 +43,7 @@ from perfguard.units import as_text
 PROFILES = "profiles"  # Folder of a run that holds its traces and logs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileSize:
+class ProfileSize(Struct, frozen=True, kw_only=True):
     """How much is profiled."""
 
     processes: int = 4  # Fresh processes of each arm; intervals need two

@@ -6,10 +6,11 @@ import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.errors import UsageError
 from perfguard.profile.changes.attribution import attribute
@@ -27,8 +28,7 @@ _PACKED = 20  # Bytes of text in a byte of gzip, roughly
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _ReadTrace:
+class _ReadTrace(Struct, frozen=True, kw_only=True, eq=False):
     """What is compared of a trace; its events are not kept."""
 
     profile: OpProfile

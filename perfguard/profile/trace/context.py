@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from perfguard.profile.trace.events import NO_SEQUENCE, EventKind
 from perfguard.profile.trace.names import EventRole, module_of, role_of, role_of_frame
@@ -91,8 +91,7 @@ the gradients and the update, such as clipping them, works on gradients. Without
 forward."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Marks:
+class Marks(Struct, frozen=True, kw_only=True, eq=False):
     """Outermost events of each step that have a phase, in the trace's order; shape `(marks,)`."""
 
     event: IntArray
@@ -128,8 +127,7 @@ def _marks_of(role: RoleArray, outermost: BoolArray, step: IntArray, sequence: T
     return Marks(event=event, step=step[event], mark=mark)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Context:
+class Context(Struct, frozen=True, kw_only=True, eq=False):
     """Arrays in the trace's order, shape `(events,)`."""
 
     tree: Tree

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import compress
 from math import prod
@@ -14,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 SHORT_DTYPES = {
     "float": "f32", "double": "f64", "c10::BFloat16": "bf16", "c10::Half": "f16",
@@ -27,8 +27,7 @@ _CHANNELS_LAST = {4: ("channels_last", (0, 2, 3, 1)), 5: ("channels_last_3d", (0
 """Dimensions from the slowest to the fastest, by their number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(Struct, frozen=True, kw_only=True):
     """The tensors of a call; each part has one word for each of them."""
 
     shapes: str = ""

@@ -6,11 +6,11 @@ one that contains it, or into the next one, by as much. Real overlaps are cut: w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 IndexArray = npt.NDArray[np.int32]
 IntArray = npt.NDArray[np.intp]
@@ -22,8 +22,7 @@ NO_PARENT = -1
 _LATEST_NS = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Spans:
+class Spans(Struct, frozen=True, kw_only=True, eq=False):
     """Events sorted by thread, then start, then the longest first; arrays of shape `(events,)`."""
 
     thread: IndexArray  # Numbers of threads, from 0
@@ -41,8 +40,7 @@ class Spans:
         return [slice(first, stop) for first, stop in pairwise(edges)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Tree:
+class Tree(Struct, frozen=True, kw_only=True, eq=False):
     """The nesting of events, arrays in their order and of shape `(events,)`."""
 
     parent: IntArray  # The innermost event around it, or `NO_PARENT`

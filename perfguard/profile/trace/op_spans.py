@@ -8,9 +8,9 @@ A line takes such time by sleeping, waiting for data, or running plain Python.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from perfguard.profile.trace.context import NO_STEP, PHASES, Context, PhaseArray
 from perfguard.profile.trace.events import EventKind
@@ -28,8 +28,7 @@ TOLERANCE_NS = 1_000
 244 ns each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class KeyedEvents:
+class KeyedEvents(Struct, frozen=True, kw_only=True, eq=False):
     """Events and which kind of op each is; what is no op is time in no op at its place."""
 
     keys: tuple[OpKey, ...]  # The kinds that occur, each once
@@ -79,8 +78,7 @@ def _sources(context: Context, events: IntArray, key: IntArray, keys: tuple[OpKe
     return {keys[key]: context.sources[line] for key, line in zip(found.tolist(), source.tolist(), strict=True)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OpSpans:
+class OpSpans(Struct, frozen=True, kw_only=True, eq=False):
     """The ops of one step, in any order; those of one thread are nested. Wrappers belong to them as what they wrap.
 
     Arrays have the shape `(ops,)`; times are on the trace's clock.
@@ -144,8 +142,7 @@ class Nest:
         return self._rows[is_leaf]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Gaps:
+class Gaps(Struct, frozen=True, kw_only=True, eq=False):
     """Pieces of the own time of events, shape `(gaps,)`, some of 0 ns. Of one event they add up to its own time."""
 
     event: IntArray

@@ -6,9 +6,9 @@ Marks of lines give the line that ran. Without them, frames give the line at whi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from perfguard.profile.trace.names import source_of
 from perfguard.profile.trace.nesting import IndexArray, IntArray, TimeArray, nest
@@ -17,16 +17,14 @@ from perfguard.profile.trace.trace import Frames, Trace
 UNKNOWN = 0  # Position of no source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Course:
+class Course(Struct, frozen=True, kw_only=True, eq=False):
     """How the lines of one thread follow each other, shape `(changes,)`."""
 
     times_ns: TimeArray  # When another line comes to be the innermost one, in order
     line: IndexArray  # Which: its position among the lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sources:
+class Sources(Struct, frozen=True, kw_only=True, eq=False):
     """Lines of the user's code."""
 
     lines: tuple[str, ...]  # `train.py:88`; the first is empty, for unknown

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from perfguard.errors import StoreError
 from perfguard.profile.trace.events import NO_SEQUENCE, EventKind, Signature, TraceColumns, TraceEvent
@@ -33,8 +33,7 @@ _FRAME_COLUMNS = ("name", "thread", "start_ns", "duration_ns")
 _COLUMNS = (*_FRAME_COLUMNS, "kind", "signature", "sequence", "size_bytes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Frames(Spans):
+class Frames(Spans, frozen=True, kw_only=True, eq=False):
     """Calls of Python functions, or marks of lines, in the order of a trace's events.
 
     Calls are nested among themselves, but an annotation begins within the frames that begin it and outlives them.
@@ -47,8 +46,7 @@ class Frames(Spans):
         return Frames(**{column: getattr(self, column)[events] for column in _FRAME_COLUMNS})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Trace(Frames):
+class Trace(Frames, frozen=True, kw_only=True, eq=False):
     """Events sorted so that an event comes before what it contains; arrays of shape `(events,)`.
 
     Of frames only those of modules are among them, and those only where modules are not annotated.

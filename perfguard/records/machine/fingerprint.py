@@ -7,14 +7,14 @@ Empty tuples mean that there is none of the kind, or that it is unknown where a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from perfguard.records.facts import Fact
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SoftwareFacts:
+class SoftwareFacts(Struct, frozen=True, kw_only=True):
     """What the interpreter under test runs on."""
 
     python_version: str | None = None  # `3.11.7`
@@ -45,8 +45,7 @@ class SoftwareFacts:
     problem: Fact | None = None  # Why torch could not be asked, one line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrequencyDomain:
+class FrequencyDomain(Struct, frozen=True, kw_only=True):
     """CPUs that share a frequency policy's settings."""
 
     cpus: tuple[int, ...]  # Online CPUs, ascending
@@ -60,8 +59,7 @@ class FrequencyDomain:
     limit_max_hz: int | None  # Upper limit that is set
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(Struct, frozen=True, kw_only=True):
     """Settings and conditions that can change without another machine."""
 
     frequency: tuple[FrequencyDomain, ...] = ()  # One entry a set of settings; empty where the kernel controls none
@@ -131,8 +129,7 @@ class QuotaState(str, Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cpu:
+class Cpu(Struct, frozen=True, kw_only=True):
     """The processor as it names itself."""
 
     architecture: str | None = None  # `x86_64`, `aarch64`, ...
@@ -151,16 +148,14 @@ class Cpu:
     hypervisor_name: str | None = None  # `kvm`, `vmware`, `hyperv`, ...; None on bare metal and when it does not say
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectiveIsa:
+class EffectiveIsa(Struct, frozen=True, kw_only=True):
     """The instruction set level that a library picks on this CPU."""
 
     level: str  # In the library's own words: `AVX512`, `avx512_core_amx`, ...
     source: IsaSource  # Measured in the interpreter under test, or derived from the flags
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Isa:
+class Isa(Struct, frozen=True, kw_only=True):
     """Instruction sets that can be used: what the kernel shows, not what the model could do."""
 
     features: tuple[str, ...] | None = None  # Kernel names of features that matter to training, sorted; None: no flags
@@ -179,8 +174,7 @@ class Isa:
     mkl: EffectiveIsa | None = None  # Level of MKL; derived for Intel CPUs only, elsewhere it must be measured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogicalCpu:
+class LogicalCpu(Struct, frozen=True, kw_only=True):
     """One online hardware thread and its place."""
 
     id: int
@@ -191,8 +185,7 @@ class LogicalCpu:
     max_frequency_hz: int | None = None  # Largest frequency of this CPU
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoreClassGroup:
+class CoreClassGroup(Struct, frozen=True, kw_only=True):
     """All cores of one class."""
 
     core_class: CoreClass
@@ -200,8 +193,7 @@ class CoreClassGroup:
     cpus: tuple[int, ...]  # Their online CPUs, ascending
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumaNode:
+class NumaNode(Struct, frozen=True, kw_only=True):
     """One NUMA node."""
 
     id: int  # The kernel's number; numbers need not be contiguous
@@ -211,8 +203,7 @@ class NumaNode:
     memory_kind: MemoryKind = MemoryKind.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
+class Topology(Struct, frozen=True, kw_only=True):
     """Packages, cores, threads and nodes. Only online CPUs count."""
 
     packages: int | None = None  # Physical packages (sockets); some virtual machines show one a CPU
@@ -231,8 +222,7 @@ class Topology:
     numa_nodes: tuple[NumaNode, ...] = ()  # Ascending by id; empty when the kernel shows none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cache:
+class Cache(Struct, frozen=True, kw_only=True):
     """Caches of one level, kind, size and sharing."""
 
     level: int  # 1 is nearest to the core
@@ -242,8 +232,7 @@ class Cache:
     shared_by: int | None  # Online CPUs that share one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """What the control group allows this process."""
 
     cgroup_version: int | None = None  # 1 or 2, of the hierarchy that rules the CPUs; None when not in any or unknown
@@ -255,8 +244,7 @@ class Limits:
     memory_bytes: int | None = None  # Memory limit, when there is one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fingerprint:
+class Fingerprint(Struct, frozen=True, kw_only=True):
     """Everything that timings depend on. Holds no serial numbers, addresses or host names."""
 
     schema_version: int = SCHEMA_VERSION
@@ -280,8 +268,7 @@ class CompatibilityLevel(str, Enum):
     INCOMPARABLE = "incomparable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compatibility:
+class Compatibility(Struct, frozen=True, kw_only=True):
     """The answer for two fingerprints."""
 
     level: CompatibilityLevel  # The worst of all differences
@@ -298,8 +285,7 @@ class CheckStatus(str, Enum):
     NOT_APPLICABLE = "not-applicable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True, kw_only=True):
     """One source of noise, checked."""
 
     id: str  # Stable name: `governor`, `turbo`, ...
@@ -309,8 +295,7 @@ class CheckResult:
     fix: Fact | None = None  # The command that fixes it; None when there is nothing to do
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuSelection:
+class CpuSelection(Struct, frozen=True, kw_only=True):
     """Where a run is pinned. There are as many threads as CPUs, always."""
 
     cpus: tuple[int, ...]  # The mask, ascending

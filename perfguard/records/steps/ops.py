@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from perfguard.records.facts import Fact
 
@@ -22,8 +23,7 @@ class StepPhase(str, Enum):
     OPTIMIZER = "optimizer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpKey:
+class OpKey(Struct, frozen=True, kw_only=True):
     """One kind of op at one place of the step. Ops of two profiles are aligned by it."""
 
     phase: StepPhase
@@ -36,8 +36,7 @@ class OpKey:
     layouts: str  # Of its tensors: `channels_last contiguous`, also `strided`; empty where the trace has none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpTotal:
+class OpTotal(Struct, frozen=True, kw_only=True):
     """An op's part of a step, averaged over the profiled steps."""
 
     key: OpKey
@@ -47,8 +46,7 @@ class OpTotal:
     implementations: tuple[str, ...] = ()  # What oneDNN chose for it, sorted: `brg_conv_fwd:avx512_core`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrimitiveTotal:
+class PrimitiveTotal(Struct, frozen=True, kw_only=True):
     """One oneDNN (or MKL) problem of a step, averaged over the profiled steps."""
 
     library: str  # `onednn` or `mkl`
@@ -73,8 +71,7 @@ class OpCountKind(str, Enum):
     COMPILE = "compile"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpCountRow:
+class OpCountRow(Struct, frozen=True, kw_only=True):
     """One counted thing of a steady step. Rows of op counts are sorted and unique but for their counts."""
 
     kind: OpCountKind
@@ -87,8 +84,7 @@ class OpCountRow:
     size_bytes: int = 0  # Bytes allocated in one step; 0 for all but allocations
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpCounts:
+class OpCounts(Struct, frozen=True, kw_only=True):
     """The exact, deterministic count of what a steady step of one case executes."""
 
     case_id: str
@@ -97,8 +93,7 @@ class OpCounts:
     rows: tuple[OpCountRow, ...]  # Sorted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpCountChange:
+class OpCountChange(Struct, frozen=True, kw_only=True):
     """One change between two op counts."""
 
     fact: Fact  # What changed: `copies.added` with its counts, phases and module
@@ -125,8 +120,7 @@ class ChangeClass(str, Enum):
     UNCHANGED = "unchanged"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpDelta:
+class OpDelta(Struct, frozen=True, kw_only=True):
     """One op in both arms."""
 
     key: OpKey
@@ -143,8 +137,7 @@ class OpDelta:
     detail: str = ""  # What changed about it: `brg_conv:avx512_core → ref:any`; empty where only times changed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepBalance:
+class StepBalance(Struct, frozen=True, kw_only=True):
     """Where the difference between two steps went; `delta = ops + python + idle + unexplained`."""
 
     baseline_s: float  # Step of the baseline, not profiled
@@ -166,8 +159,7 @@ class StepBalance:
         return math.isfinite(self.lower_s) and self.lower_s <= 0 <= self.upper_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Culprit:
+class Culprit(Struct, frozen=True, kw_only=True):
     """Cause of a part of the step's difference: one or several ops."""
 
     fact: Fact  # What changed: `optimizer.unfused` with counts, module and line; from the op counts where they show it
@@ -188,8 +180,7 @@ class Culprit:
         return math.isfinite(self.lower_s) and self.lower_s <= 0 <= self.upper_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attribution:
+class Attribution(Struct, frozen=True, kw_only=True):
     """Which ops made a case's step slower or faster."""
 
     case_id: str

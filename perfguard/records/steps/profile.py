@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from perfguard.records.facts import Fact
 from perfguard.records.steps.findings import Finding
@@ -12,8 +13,7 @@ from perfguard.records.steps.projection import CaseProjection
 from perfguard.records.steps.scripts import ScriptComparison
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
+class Slice(Struct, frozen=True, kw_only=True):
     """One kind of work."""
 
     name: str  # oneDNN primitive, `MKL gemm`, group of ops (`element-wise`), `dispatch of convolution`, or `(python)`
@@ -23,8 +23,7 @@ class Slice:
     share: float  # Of the step; the shares of a breakdown add up to 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseShare:
+class PhaseShare(Struct, frozen=True, kw_only=True):
     """One phase of the step."""
 
     phase: StepPhase
@@ -35,8 +34,7 @@ class PhaseShare:
     python_s: float  # Seconds of it in no op
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breakdown:
+class Breakdown(Struct, frozen=True, kw_only=True):
     """A whole step, cut in two ways."""
 
     step_s: float  # What the shares are of: the sum of all ops' seconds
@@ -49,8 +47,7 @@ class Breakdown:
 PROFILE_SCHEMA = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfiledCase:
+class ProfiledCase(Struct, frozen=True, kw_only=True):
     """One case, or one script."""
 
     case_id: str  # The case; of a script its path
@@ -72,8 +69,7 @@ class ProfiledCase:
         return self.profiled_step_s / self.step_s - 1 if self.step_s else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileReport:
+class ProfileReport(Struct, frozen=True, kw_only=True):
     """Everything that was profiled."""
 
     schema: int = PROFILE_SCHEMA

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from perfguard.records.facts import Fact
 from perfguard.records.run import Arm
@@ -18,8 +19,7 @@ class Roof(str, Enum):
     MEMORY = "memory"  # Bytes a second
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RooflineCeilings:
+class RooflineCeilings(Struct, frozen=True, kw_only=True):
     """What the measured CPUs do at best."""
 
     flops_per_s: Mapping[str, float]  # Fastest matrix product by dtype: `fp32`, `bf16`, `fp64`; no others are measured
@@ -28,8 +28,7 @@ class RooflineCeilings:
     is_beyond_caches: bool  # Whether the stream was too long for caches; if not, the bandwidth may be theirs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RooflinePoint:
+class RooflinePoint(Struct, frozen=True, kw_only=True):
     """One problem against the ceilings. All but `calls` is of one call."""
 
     name: str  # The op, `aten::convolution`
@@ -70,8 +69,7 @@ class RooflinePoint:
         return None if not self.alone_s else self.best_s / self.alone_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Projected:
+class Projected(Struct, frozen=True, kw_only=True):
     """One unique problem of a step, and how long its calls take alone."""
 
     name: str  # An op, `aten::convolution`, or a primitive with its direction, `convolution BWD_W`
@@ -96,8 +94,7 @@ class Projected:
         return None if self.projected_s is None or not self.observed_s else self.projected_s / self.observed_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Projection:
+class Projection(Struct, frozen=True, kw_only=True):
     """A step against the sum of its problems, each as fast as alone.
 
     `step_s = projected_s + lost_s + unreplayed_s + outside_s`.
@@ -137,8 +134,7 @@ class Projection:
         return self.covered_s / self.step_s if self.step_s else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseProjection:
+class CaseProjection(Struct, frozen=True, kw_only=True):
     """How fast one case's step could be in one arm."""
 
     case_id: str
@@ -148,23 +144,3 @@ class CaseProjection:
     ceilings: RooflineCeilings | None  # What the CPUs do at best; None where it could not be measured
     roofline: tuple[RooflinePoint, ...]  # Problems whose work is known, longest first; empty without ceilings
     notes: tuple[Fact, ...] = ()  # What the reader should know
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GemmCeiling:
-    """A product of two square matrices."""
-
-    dtype: str  # `fp32`, `bf16` or `fp64`
-    size: int  # Rows and columns
-    call_s: float  # Seconds of the fastest product
-    flops_per_s: float  # Two floating-point operations for each multiplication with its addition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamCeiling:
-    """A pass over arrays in memory."""
-
-    kernel: str  # `copy` (reads one array, writes one) or `triad` (reads two, writes one)
-    array_bytes: int
-    call_s: float  # Seconds of the fastest pass
-    bytes_per_s: float  # Read and written by the program, without fetches before writes, as in STREAM

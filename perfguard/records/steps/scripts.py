@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfguard.records.facts import Fact
 from perfguard.records.script_settings import SettingUse
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptComparison:
+class ScriptComparison(Struct, frozen=True, kw_only=True):
     """How long a step takes in a second arm against a first one; times count only where nothing is refused."""
 
     pairs: int  # Pairs of fresh processes

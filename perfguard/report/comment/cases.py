@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfguard.records.estimate import Estimate
 from perfguard.records.result import RunResult
@@ -31,8 +32,7 @@ _LONGEST_ID = 300
 _INTERVAL_HEAD = "95 % interval"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
+class Detail(Struct, frozen=True, kw_only=True):
     """How much is shown."""
 
     unchanged: bool = True  # The cases that are unchanged; else their number

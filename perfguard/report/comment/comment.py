@@ -6,11 +6,14 @@ GitHub refuses comments of more than 65,536 characters. So a comment has a budge
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.records.allowance import LARGEST_RATIO
 from perfguard.records.result import RunResult
@@ -48,8 +51,7 @@ _MOST_ACCEPTED = 8  # Commands that accept a case each; of more, a glob is the s
 _CUT = "\n\n…and more than a comment has room for.\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommentContext:
+class CommentContext(Struct, frozen=True, kw_only=True):
     """What a comment says that is not in the result."""
 
     marker: str  # Tells this comment from others of the same pull request: `gate`
@@ -164,7 +166,9 @@ def _advice(result: RunResult, context: CommentContext, detail: Detail) -> list[
     return [
         fold(
             f"Advice on {name_in(result, case_id)}",
-            render_findings_markdown([replace(f, command="") for f in findings] if context.from_fork else findings),
+            render_findings_markdown(
+                [dataclasses.replace(f, command="") for f in findings] if context.from_fork else findings
+            ),
         )
         for case_id, findings in found
         if findings

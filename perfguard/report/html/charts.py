@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfguard.report.html.svg import Element, element, percent
 from perfguard.report.scales import limit_for, round_values
@@ -18,8 +19,7 @@ _APART = 0.065
 stand inwards, twice as far."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Struct, frozen=True, kw_only=True):
     """One cell of a table."""
 
     content: str | Element  # Text, or a picture
@@ -30,8 +30,7 @@ class Cell:
     title: str = ""  # What it stands for in full, where its text is shorter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """Rows under names."""
 
     columns: tuple[str, ...]  # Names; one that begins with `>` is right-aligned
@@ -42,8 +41,7 @@ class Table:
     class_: str = ""  # Its class
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class Chart(Struct, frozen=True, kw_only=True):
     """A picture with its words and numbers."""
 
     kind: str  # `pairs`, `ecdf`, …: names it in the page
@@ -97,8 +95,7 @@ def tick_text(ratio: float) -> str:
     return "0" if abs(ratio) < 1e-9 else f"{ratio * 100:+.4g} %"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinearAxis:
+class LinearAxis(Struct, frozen=True, kw_only=True):
     """Equal steps."""
 
     low: float  # Value at its beginning
@@ -113,8 +110,7 @@ class LinearAxis:
         return round_values(self.low, self.high, most)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatioAxis:
+class RatioAxis(Struct, frozen=True, kw_only=True):
     """Effects as ratios around zero, to the same limit on both sides."""
 
     limit: float  # Ratio at its end
@@ -147,8 +143,7 @@ class RatioAxis:
         return math.copysign(math.log1p(abs(ratio) / _LINEAR_RATIO), ratio)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogAxis:
+class LogAxis(Struct, frozen=True, kw_only=True):
     """Equal steps for equal ratios."""
 
     low: float  # Value at its beginning; above zero

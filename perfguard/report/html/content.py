@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from perfguard.records.history import History
 from perfguard.records.result import RunResult
@@ -14,8 +15,7 @@ from perfguard.records.task_results import TaskResult
 from perfguard.records.training import Training
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockPoint:
+class BlockPoint(Struct, frozen=True, kw_only=True):
     """The paired difference of one block."""
 
     block: int  # Its number, in the order of measuring
@@ -24,8 +24,7 @@ class BlockPoint:
     voided: tuple[str, ...] = ()  # Why it is left out of the effect; empty where it counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseEvidence:
+class CaseEvidence(Struct, frozen=True, kw_only=True):
     """What a run measured of one case."""
 
     case_id: str  # The case
@@ -35,8 +34,7 @@ class CaseEvidence:
     candidate_s: Sequence[float] = ()  # The same of the candidate, or of the only arm
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawFile:
+class RawFile(Struct, frozen=True, kw_only=True):
     """A file of the run's folder that the report holds."""
 
     name: str  # Its name
@@ -45,16 +43,14 @@ class RawFile:
     note: str = ""  # What was left out of it; empty where nothing was
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmFacts:
+class ArmFacts(Struct, frozen=True, kw_only=True):
     """What distinguishes the arms, as they attested it."""
 
     topic: str  # `imported files`, `packages`, `variables`, `interpreter`
     differences: tuple[str, ...]  # One text each; empty where they are the same
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunContent:
+class RunContent(Struct, frozen=True, kw_only=True):
     """One run."""
 
     run_id: str  # Name of its folder

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfguard.report.html.charts import LinearAxis, gridlines, height_of, levels
 from perfguard.report.html.svg import Element, element, percent, picture, stretched
@@ -13,8 +14,7 @@ _TOP, _FLOOR = 14.0, 210.0  # Pixels of a chart
 _GUTTER = 0.05  # Part of the width
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """Points joined by straight lines."""
 
     colour: int  # Index of a class `line-N`

@@ -7,9 +7,10 @@ import gzip
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from perfguard.report.escaping import island, shown
 from perfguard.report.html.charts import Chart, Table
@@ -41,8 +42,7 @@ def render_report(runs: Sequence[RunContent], *, source: str, index: str = "") -
     return render_page("report.html", title=title, source=source, data=data, runs=sections, index=index)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(Struct, frozen=True, kw_only=True):
     """A heading with tables and charts."""
 
     anchor: str
@@ -52,8 +52,7 @@ class Section:
     tables: tuple[Table, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True):
     """What stands above the sections."""
 
     heading: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.gate.rules.rulings import MODES_MIXED, mode_fact
 from perfguard.records.result import CaseMeasured, RunResult
@@ -58,8 +60,7 @@ _FAILED = Mark("✗", "failed", "broken")
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseSection:
+class CaseSection(Struct, frozen=True, kw_only=True):
     """One case: what was said of it, and the evidence."""
 
     anchor: str  # Names it within the page
@@ -81,8 +82,7 @@ class CaseSection:
     history_note: str = ""  # What changed between the runs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSection:
+class RunSection(Struct, frozen=True, kw_only=True):
     """One run on a page."""
 
     anchor: str  # Names it within the page

@@ -6,9 +6,10 @@ import hashlib
 import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from perfguard.history.changes import ChangePoint
 from perfguard.records.case_names import short_names
@@ -29,8 +30,7 @@ _MOST_NAME_BYTES = 200
 _MOST_CHARACTERS = 120  # Of each text of a row, which is kept in the first lines of its run's page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteRow:
+class SiteRow(Struct, frozen=True, kw_only=True):
     """One run in the table of runs."""
 
     run_id: str  # Name of its folder

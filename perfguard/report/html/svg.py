@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from html import escape
+
+from msgspec import Struct
 
 from perfguard.report.escaping import shown
 
@@ -20,8 +21,7 @@ _PATH = "d"  # Holds numbers only, as many as a curve has, and half a curve is n
 _REFUSED = frozenset({"style", "href", "src"})
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(Struct, frozen=True):
     """One element; a template takes it as markup."""
 
     tag: str  # Its name

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from configparser import ConfigParser, ExtendedInterpolation
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from perfguard.records.facts import Fact
 
 UNKNOWN = "unknown"  # A gain that nobody has published
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """How a code reads."""
 
     text: str | Callable[[Fact], str]

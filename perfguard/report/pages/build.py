@@ -8,8 +8,9 @@ import json
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from perfguard import __version__
 from perfguard.codec import from_builtins
@@ -115,8 +116,7 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
     )
 
 
-@dataclass(slots=True)
-class _Recording:
+class _Recording(Struct):
     """What the events add up to; of a recording of any length, a few numbers a sample."""
 
     data: RunData = field(default_factory=functools.partial(RunData, keeps_signals=False))

@@ -6,8 +6,9 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from perfguard.codec import from_builtins, to_builtins
 from perfguard.config import LoadedConfig
@@ -28,8 +29,7 @@ _ROW = " row="
 _HEAD_BYTES = 8192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class Published(Struct, frozen=True, kw_only=True):
     """What became of a site."""
 
     written: tuple[str, ...]  # Files that were written, relative to the site

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfguard.records.estimate import Estimate
 from perfguard.report.messages.catalog import describe, describe_all
@@ -57,8 +58,7 @@ def counted(shapes: Sequence[JudgedClaim]) -> str:
     return f"{said} (and {held} of {len(published)} in figures that MLPerf has published)" if published else said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceRow:
+class SliceRow(Struct, frozen=True, kw_only=True):
     """One kind of work in both donuts."""
 
     name: str  # `convolution BWD_W`
@@ -79,8 +79,7 @@ def _kind(piece: PaperSlice | LibraryShare) -> str:
     return f"{piece.name} {piece.direction}".rstrip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarRow:
+class BarRow(Struct, frozen=True, kw_only=True):
     """A ratio there and here."""
 
     name: str
@@ -111,8 +110,7 @@ def phase_rows(evidence: StudyEvidence, paper: Paper) -> list[BarRow]:
     return [BarRow(name=name, paper=ratio, here=here.get(name)) for name, ratio in paper.phases.items()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelRow:
+class KernelRow(Struct, frozen=True, kw_only=True):
     """A bar of Fig. 6: over the forward of the default in float32, there and here."""
 
     dtype: str
@@ -159,8 +157,7 @@ def _bar(evidence: StudyEvidence, variant: str, dtype: str, *, is_forward: bool)
     return kernel_ratio(common, above, lambda block: base[block.block])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseStudyRow:
+class CaseStudyRow(Struct, frozen=True, kw_only=True):
     """A row of the table of case studies."""
 
     what: str

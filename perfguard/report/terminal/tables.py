@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from perfguard.report.shown import Number
 from perfguard.units import cut_middle, printable
@@ -18,8 +19,7 @@ _LEAST_CHARACTERS = 12
 _BETWEEN, _EDGES = 3, 2  # Columns of the terminal between two cells, and at both ends of a row together
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Column:
+class _Column(Struct, frozen=True, kw_only=True):
     name: str
     is_right: bool
     least: int | None  # Characters that it keeps when it is shortened; None where it is not

@@ -5,7 +5,16 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from perfguard.records.tuning import Purpose, Setting, TrialOutcome, TrialVerdict, TriedTrial, Tuning, TuningOutcome
+from perfguard.records.tuning import (
+    Purpose,
+    Setting,
+    TrialOutcome,
+    TrialVerdict,
+    TriedTrial,
+    Tuning,
+    TuningOutcome,
+    verdict_of,
+)
 from perfguard.report.escaping import code, escape
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.tables import plain_table, texts
@@ -154,9 +163,12 @@ def result_text(tried: TriedTrial, recipe: Setting | None) -> str:
 
 
 def _verdict_text(outcome: TrialOutcome) -> str:
-    """A disturbed trial showed no gain either, but a later start measures it again."""
-    is_disturbed = outcome.verdict is TrialVerdict.OPEN and not outcome.is_kept
-    return "open, the host was disturbed" if is_disturbed else _WORDS[outcome.verdict]
+    """An open trial is not one without a gain where the host was disturbed or the interval is on one side of zero."""
+    if outcome.verdict is TrialVerdict.OPEN and not outcome.is_kept:
+        return "open, the host was disturbed"
+    if outcome.verdict is TrialVerdict.OPEN and verdict_of(outcome.lower, outcome.upper) is not TrialVerdict.OPEN:
+        return "undecided"
+    return _WORDS[outcome.verdict]
 
 
 def refusals_of(found: Tuning) -> list[tuple[str, str, str]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.codec import from_builtins
 from perfguard.errors import ArmError, StoreError
@@ -17,8 +19,7 @@ from perfguard.runner.arms import git
 _SHOWN = 6  # Longer lists are cut in notes; `arms.json` in the run's folder holds them whole
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attested:
+class Attested(Struct, frozen=True, kw_only=True):
     """What an arm really ran."""
 
     text: str  # The arm as typed
@@ -31,24 +32,21 @@ class Attested:
     torch_file: str | None  # Where torch was imported from
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Imported:
+class _Imported(Struct, frozen=True, kw_only=True):
     """A module that did not come from where it should."""
 
     name: str
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Hashed:
+class _Hashed(Struct, frozen=True, kw_only=True):
     """An imported file of the tree."""
 
     path: str
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Report:
+class _Report(Struct, frozen=True, kw_only=True):
     """What a worker says of the code that it imported."""
 
     modules: tuple[_Hashed, ...]

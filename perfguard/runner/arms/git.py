@@ -9,8 +9,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.errors import ArmError, UsageError
 from perfguard.records.bisection import Answer, Commit
@@ -26,8 +28,7 @@ NAMES_OF_CHANGES = ("diff", "--name-only", "--no-ext-diff", "--no-renames", _SUB
 _COMMIT_FORMAT = "--format=%T%x00%an%x00%aI%x00%s"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeState:
+class TreeState(Struct, frozen=True, kw_only=True):
     """What a directory holds, as git sees it."""
 
     commit: str | None  # Full commit id; None outside git or before the first commit
@@ -286,8 +287,7 @@ def remove_worktree(repository: Path, destination: Path) -> None:
         run_git(repository, "worktree", "prune")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRange:
+class CommitRange(Struct, frozen=True, kw_only=True):
     """Where to look."""
 
     good: str  # Revision that is fast
@@ -296,8 +296,7 @@ class CommitRange:
     paths: tuple[str, ...] = ()  # Only commits that touch one; absolute, or pathspecs that begin with a colon
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitBisect:
+class GitBisect(Struct, frozen=True, kw_only=True):
     """A bisection that git drives."""
 
     worktree: Path  # Where its state lives

@@ -11,8 +11,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfguard.errors import ArmError, did_you_mean
 from perfguard.records.plan import ArmSpec, EnvProfile, ResolvedArm, Sandbox
@@ -103,8 +105,7 @@ def _variables(text: str | None, arm: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmSettings:
+class ArmSettings(Struct, frozen=True, kw_only=True):
     """What both arms share."""
 
     project: Path  # The user's project; revisions and relative directories refer to it

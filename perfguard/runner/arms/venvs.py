@@ -10,8 +10,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError, UsageError
 from perfguard.records.plan import Sandbox
@@ -26,8 +28,7 @@ _SETUP_TIMEOUT_S = 1800.0
 _OFFLINE = ', without the network (`confined_network = "setup"` gives it to set-up commands)'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackEnvironment:
+class StackEnvironment(Struct, frozen=True, kw_only=True):
     """One stack that perfguard knows how to install."""
 
     name: str  # Name on the command line

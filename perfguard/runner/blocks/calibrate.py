@@ -6,7 +6,9 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfguard.errors import MeasurementError
 from perfguard.records.events import CaseCalibrated, Event
@@ -32,8 +34,7 @@ _MOST_CALIBRATING = 200  # Samples: pyperf doubles the iterations of a sample un
 _MAX_RESTARTS = 8  # Each case that takes its worker down costs one restart
 
 
-@dataclass(slots=True)
-class ArmReport:
+class ArmReport(Struct):
     """What one arm turned out to be."""
 
     ready: Message = field(default_factory=dict)  # The worker's facts: interpreter, torch, software
@@ -44,8 +45,7 @@ class ArmReport:
     proofs: dict[str, CodeProof] = field(default_factory=dict)  # What each case runs of the trees, where it was asked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmCalibration(WorkerContext):
+class ArmCalibration(WorkerContext, frozen=True, kw_only=True):
     """What calibrating an arm needs."""
 
     needs_torch: bool  # Whether workers import torch at `hello`
@@ -215,8 +215,7 @@ def _inner_loops(times_s: Sequence[float], sample_s: float) -> int:
     return max(1, math.ceil(max(between, least)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockCost:
+class BlockCost(Struct, frozen=True, kw_only=True):
     """What a block of some cases takes, as far as that is known before the first one."""
 
     fixed_s: float  # Processes, imports, instances; seconds

@@ -7,9 +7,10 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 _PARENT, _OWN_TIMES, _CHILDREN_TIMES, _THREADS, _CPU = 1, slice(11, 13), slice(13, 15), 17, 36
 """Places in a line of `stat` behind the name. Source: proc_pid_stat(5), whose numbers are larger by three."""
@@ -34,8 +35,7 @@ class ForeignLoad(NamedTuple):
     name: str | None  # Of the program that took most of it, of those that live; None where none did
 
 
-@dataclass(frozen=True, slots=True)
-class LoadReading:
+class LoadReading(Struct, frozen=True):
     """All processes and CPUs at one moment."""
 
     programs: Mapping[int, RunningProgram]  # By process id

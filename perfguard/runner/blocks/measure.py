@@ -13,8 +13,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from perfguard.errors import MeasurementError
 from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, Event, Noted
@@ -73,8 +74,7 @@ def unforeseeable_look(settings: MeasureSettings) -> Look:
     return Look(position, (secrets.randbits(32), secrets.randbits(32)))
 
 
-@dataclass(slots=True)
-class _Looked:
+class _Looked(Struct):
     """What the look at a case said in a block; nothing where there was none."""
 
     is_stateful: bool  # Whether results move on from call to call
@@ -96,8 +96,7 @@ class _Looked:
         return self.samples[arm].checks if varied == {True} or (varied == {False} and not self.is_stateful) else {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measuring(WorkerContext):
+class Measuring(WorkerContext, frozen=True, kw_only=True):
     """What the loop needs from outside."""
 
     emit: Callable[[Event], None]  # Takes every event as it happens

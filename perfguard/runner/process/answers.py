@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Struct, field
 
 from perfguard.records.facts import Fact
 from perfguard.records.protocol import Message, ScriptExit, StepKind
 from perfguard.records.script_settings import SettingUse
-from perfguard.records.steps.projection import GemmCeiling, StreamCeiling
+from perfguard.records.steps.ceilings import GemmCeiling, StreamCeiling
 from perfguard.runner.process.worker_process import WorkerFailure
 
 T = TypeVar("T")
@@ -19,16 +20,14 @@ Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]  # What adds up without
 WHY_NOT_IN_FORM = "does code of the benchmark change perfguard's own?"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Interpreter:
+class _Interpreter(Struct, frozen=True, kw_only=True):
     executable: str
     prefix: str
     version: str
     implementation: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(Struct, frozen=True, kw_only=True):
     """The parts of a `ready` that are used; the rest is checked where it is read."""
 
     affinity_before: tuple[int, ...]
@@ -39,22 +38,19 @@ class Ready:
     software: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class Placed(Struct, frozen=True, kw_only=True):
     """Where the worker may run, as part of most answers."""
 
     affinity: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramAnswer:
+class ProgramAnswer(Struct, frozen=True, kw_only=True):
     """What the worker knows of the program behind a case."""
 
     program: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Struct, frozen=True, kw_only=True):
     """A case as it was set up."""
 
     digest: float  # Result of its first call, reduced to one number
@@ -65,22 +61,19 @@ class Prepared:
     Graph breaks are counted when code is compiled, so those of a steady step are found here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Varied:
+class Varied(Struct, frozen=True, kw_only=True):
     """The inputs of the next sample."""
 
     is_varied: bool  # Whether the benchmark could draw them anew
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class Looked(Struct, frozen=True, kw_only=True):
     """What the last call of a sample returned."""
 
     checks: dict[str, float]  # Named numbers of it, the same for equal seeds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfiledStep:
+class ProfiledStep(Struct, frozen=True, kw_only=True):
     """One step as the worker reports it, looked at in one of the ways of `StepKind`."""
 
     kind: StepKind  # How it was looked at
@@ -95,8 +88,7 @@ class ProfiledStep:
     logs: tuple[str, ...]  # The libraries whose log was written: `onednn`, `mkl`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeProof:
+class CodeProof(Struct, frozen=True, kw_only=True):
     """What a case executed and read of an arm's trees."""
 
     executed: tuple[tuple[str, str, str], ...]  # Path, qualified name and SHA-256 of each code object
@@ -126,8 +118,7 @@ class ScriptEnd(ScriptExit):
     settings: tuple[SettingUse, ...] = ()  # What became of the arm's settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldScript:
+class HeldScript(Struct, frozen=True, kw_only=True):
     """A script that waits at a step boundary."""
 
     settings: tuple[SettingUse, ...] = ()  # What became of the arm's settings until then
@@ -136,16 +127,14 @@ class HeldScript:
     dtypes: tuple[str, ...] = ()  # `bf16` or `fp16`, where the first steps used them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeScript:
+class WholeScript(Struct, frozen=True, kw_only=True):
     """A script that was profiled as one step, from its beginning to its end."""
 
     step: ProfiledStep  # The step; cut short where the script raised something
     end: ScriptEnd  # How it ended
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedOp:
+class RecordedOp(Struct, frozen=True, kw_only=True):
     """An op's call in the four lists of its event in a trace, one entry for each argument."""
 
     op: str  # `aten::convolution`
@@ -156,8 +145,7 @@ class RecordedOp:
     overload: str | None = None  # None where the trace does not say: the first that fits is taken
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedOp:
+class ReplayedOp(Struct, frozen=True, kw_only=True):
     """An op's time alone."""
 
     call_s: float | None  # Median seconds of one call; None where it could not be replayed
@@ -167,8 +155,7 @@ class ReplayedOp:
     assumed: tuple[str, ...] = ()  # What the trace does not tell and had to be guessed: `approximate='none'`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ceilings:
+class Ceilings(Struct, frozen=True, kw_only=True):
     """What the worker's CPUs do at best with its torch and its threads."""
 
     gemms: tuple[GemmCeiling, ...]  # By dtype, sizes ascending; a size that would take too long is missing

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
+from perfguard.codec import to_builtins
 from perfguard.errors import MeasurementError
 from perfguard.records.changed_lines import ChangedLines
 from perfguard.records.events import SampleTimed
@@ -352,7 +354,7 @@ class ProfilingWorker(ArmWorker):
 
     def replay(self, op: RecordedOp, *, budget_s: float = 0.1) -> ReplayedOp:
         """Time one op alone, with values that are made up, for about `budget_s` seconds."""
-        self._worker.send("replay", op=asdict(op), budget_s=budget_s)
+        self._worker.send("replay", op=to_builtins(op), budget_s=budget_s)
         reply = self._expect("replayed", self._settings.setup_timeout_s)
         self._require_mask(reply)
         refused = None if reply["reason"] is None else fact("replay.refused", error=reply["reason"])

@@ -13,9 +13,10 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+
+from msgspec import Struct
 
 from perfguard.errors import HostUnfitError
 from perfguard.records.plan import Sandbox
@@ -78,8 +79,7 @@ def bubblewrapped(command: Sequence[str], sandbox: Sandbox) -> list[str]:
     return [program, *fixed, *_mounts(sandbox), "--", *command]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interpreter:
+class Interpreter(Struct, frozen=True, kw_only=True):
     """A Python that the user has chosen."""
 
     executable: str  # The program itself, where what was chosen is a script that starts it

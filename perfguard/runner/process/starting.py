@@ -6,8 +6,10 @@ import itertools
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfguard.records.plan import BlockPlan, MeasureSettings, ResolvedArm, Sandbox
 from perfguard.records.protocol import CONTROL_VARIABLE, PATH_VARIABLE
@@ -23,8 +25,7 @@ _OUTBOX = "out"  # Folder beside an arm's bundle, which its workers write to and
 _RAW = "raw"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessStarter:
+class ProcessStarter(Struct, frozen=True, kw_only=True):
     """Starts real, pinned processes."""
 
     arms: dict[Arm, ResolvedArm]  # The arms that can be started
@@ -35,7 +36,7 @@ class ProcessStarter:
     control_bundle: str  # Bundle that the control workload is started from
     sockets: Sockets  # The cores of the mask, which the ranks of a case share out among them
     preloads: tuple[str, ...] = ()  # Modules that are imported once for many workers
-    servers: dict[tuple[Arm, int], ForkServer] = field(default_factory=dict, init=False)
+    servers: dict[tuple[Arm, int], ForkServer] = field(default_factory=dict)
     """By arm and hash seed."""
 
     def start(self, arm: Arm, block: BlockPlan, settings: MeasureSettings | None) -> Worker:

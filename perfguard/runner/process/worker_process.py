@@ -10,11 +10,11 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import psutil
+from msgspec import Struct
 
 from perfguard.errors import MeasurementError
 from perfguard.records.facts import Fact, fact
@@ -327,8 +327,7 @@ class Starter(Protocol):
         """The control workload, which lives as long as the run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerContext:
+class WorkerContext(Struct, frozen=True, kw_only=True):
     """What everything that works with workers gets from outside."""
 
     starter: Starter

@@ -7,8 +7,9 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from perfguard.errors import MeasurementError
 from perfguard.records.changed_lines import ChangedLines
@@ -33,8 +34,7 @@ _STEPS_S = 3.0
 of what starting the process takes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFiles:
+class StepFiles(Struct, frozen=True, kw_only=True):
     """A profiled step and the files that it left."""
 
     step: ProfiledStep  # What the worker says of it
@@ -42,8 +42,7 @@ class StepFiles:
     log: Path | None = None  # What oneDNN and MKL printed; None for all but `joined` steps
 
 
-@dataclass(slots=True)
-class ProfiledProcess:
+class ProfiledProcess(Struct):
     """One process of one arm and one case, with its steps in order."""
 
     process: int  # Number of the process; equal numbers of two arms ran side by side
@@ -54,8 +53,7 @@ class ProfiledProcess:
     program: Message | None = None  # What the process said of its program after its steps, where it was asked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiling(WorkerContext):
+class Profiling(WorkerContext, frozen=True, kw_only=True):
     """What profiling needs from outside."""
 
     folder: Path  # Takes traces and logs, one folder for each case
@@ -73,8 +71,7 @@ class Profiling(WorkerContext):
     """Whether the processes of the baseline and those of the candidate say enough of a case."""
 
 
-@dataclass(slots=True)
-class Profiled:
+class Profiled(Struct):
     """Everything that profiling left."""
 
     # By case id and arm: processes in the order in which they ran, of which all arms completed.

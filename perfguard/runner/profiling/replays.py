@@ -8,9 +8,10 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Arm
@@ -27,8 +28,7 @@ _LAST_CHARACTERS = 200
 _MAX_LOST_WORKERS = 3  # Made-up values may crash an op and its worker; after so many something else is wrong
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replaying(WorkerContext):
+class Replaying(WorkerContext, frozen=True, kw_only=True):
     """What replaying needs from outside."""
 
     arm: Arm  # Whose environment it runs in
@@ -37,8 +37,7 @@ class Replaying(WorkerContext):
     clock: Callable[[], float] = time.monotonic  # Seconds
 
 
-@dataclass(slots=True)
-class Replays:
+class Replays(Struct):
     """What became of the ops."""
 
     ops: list[ReplayedOp] = field(default_factory=list)  # One for each op that was asked for, in that order
@@ -118,8 +117,7 @@ class BenchdnnFailure(Exception):  # noqa: N818 - it is the program's failure, w
     """benchdnn did not end by itself; the message is one sentence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Benchdnn:
+class Benchdnn(Struct, frozen=True, kw_only=True):
     """Where and how benchdnn is run."""
 
     path: str  # The program, absolute

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfguard.errors import MeasurementError, UsageError
 from perfguard.records.facts import Fact, fact
@@ -40,8 +42,7 @@ class TooFewStepsError(MeasurementError):
     """The script makes too few optimizer steps to be timed, or none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptPair:
+class ScriptPair(Struct, frozen=True, kw_only=True):
     """One process of each arm, whose steps took turns under the same seeds."""
 
     data_seed: int  # Seed of both
@@ -53,8 +54,7 @@ class ScriptPair:
     wall_s: float  # Seconds that the pair took, starts included
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairing(WorkerContext):
+class Pairing(WorkerContext, frozen=True, kw_only=True):
     """What pairing needs from outside."""
 
     progress: Callable[[Fact], None]  # Gets one line for each pair
@@ -98,8 +98,7 @@ def first_steps(script: Script, pairing: Pairing, arm: Arm, *, data_seed: int) -
         return checks
 
 
-@dataclass(slots=True)
-class _Pair:
+class _Pair(Struct):
     script: Script
     pairing: Pairing
     block: BlockPlan

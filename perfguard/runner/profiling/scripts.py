@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from perfguard.errors import MeasurementError, UsageError
 from perfguard.records.facts import Fact, fact
@@ -22,8 +23,7 @@ from perfguard.units import format_count
 _UNKNOWN_ARGUMENTS = 2  # Exit code of argparse
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class Script(Struct, frozen=True, kw_only=True):
     """What to run, and how much of it is profiled."""
 
     path: Path  # The script, absolute
@@ -33,8 +33,7 @@ class Script:
     timeout_s: float  # How long its start, or any step of it, may take
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptProfiling(WorkerContext):
+class ScriptProfiling(WorkerContext, frozen=True, kw_only=True):
     """What profiling a script needs from outside."""
 
     folder: Path  # Takes traces and logs, absolute
@@ -42,8 +41,7 @@ class ScriptProfiling(WorkerContext):
     progress: Callable[[Fact], None]  # Gets one line for each process
 
 
-@dataclass(slots=True)
-class ProfiledScript:
+class ProfiledScript(Struct):
     """What profiling a script left."""
 
     processes: list[ProfiledProcess]  # In the order in which they ran
@@ -85,8 +83,7 @@ def profile_script(script: Script, profiling: ScriptProfiling) -> ProfiledScript
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Runs:
+class _Runs(Struct, frozen=True):
     script: Script
     profiling: ScriptProfiling
     found: ProfiledScript

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from msgspec import Struct
 from scipy import special
 
 from perfguard.records.facts import Fact, fact
@@ -27,8 +27,7 @@ FASTEST = 0.65  # Target: time to the loss over PyTorch's best
 LEVEL = 0.95
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
+class Ratio(Struct, frozen=True, kw_only=True):
     """A geometric mean over seeds, with its interval."""
 
     factor: float
@@ -37,8 +36,7 @@ class Ratio:
     seeds: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """One claim on one shape, judged."""
 
     shape: str
@@ -56,8 +54,7 @@ def ratio_of(pairs: Sequence[tuple[float, float]], level: float = LEVEL) -> Rati
     return Ratio(factor=math.exp(centre), lower=math.exp(centre - half), upper=math.exp(centre + half), seeds=len(logs))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Race:
+class Race(Struct, frozen=True, kw_only=True):
     """Two algorithms on one shape, seed by seed."""
 
     ratio: Ratio | None  # Seconds to the loss over those of the other one; None unless every run reached it

@@ -14,8 +14,10 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfguard.codec import from_builtins, to_json
 from perfguard.errors import InterruptedRunError, MeasurementError, PerfguardError, StoreError, UsageError
@@ -48,8 +50,7 @@ _LONGEST = 5  # Times the search's seconds that a raced run may take
 _ENDLESS = 1_000_000  # Epochs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HogbatchPlan:
+class HogbatchPlan(Struct, frozen=True, kw_only=True):
     """What the study was asked to do."""
 
     folder: Path
@@ -228,8 +229,7 @@ def final_loss(run: TrainedRun) -> float:
     return float("inf") if run.ending is Ending.DIVERGED or not run.points else run.points[-1].loss
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRun:
+class StoredRun(Struct, frozen=True, kw_only=True):
     """What a run's file holds."""
 
     schema: int = EVIDENCE_SCHEMA

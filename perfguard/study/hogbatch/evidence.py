@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
+
+from msgspec import Struct, field
 
 from perfguard.records.facts import Fact
 from perfguard.records.training import Ending, GroupPace, Utilisation
@@ -14,8 +15,7 @@ ALGORITHMS = ("pytorch", "cpu", "large", "hogbatch", "adaptive")
 """Algorithms that are compared, the baseline first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """What the search chooses for each algorithm and shape."""
 
     batch: int  # Examples of an update of a hogwild worker or the stream; a replica's is a multiple of it
@@ -23,8 +23,7 @@ class Setting:
     threads: int = 1  # Of the stream alone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossPoint:
+class LossPoint(Struct, frozen=True, kw_only=True):
     """The loss after an epoch."""
 
     epoch: int
@@ -32,8 +31,7 @@ class LossPoint:
     loss: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainedRun:
+class TrainedRun(Struct, frozen=True, kw_only=True):
     """One run."""
 
     shape: str
@@ -82,8 +80,7 @@ def crossing(points: Sequence[tuple[float, float]], limit: float) -> float | Non
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HogbatchEvidence:
+class HogbatchEvidence(Struct, frozen=True, kw_only=True):
     """Everything that was measured."""
 
     machine_id: str

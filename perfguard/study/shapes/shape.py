@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from perfguard.records.estimate import Estimate
 from perfguard.records.facts import Fact, Value, fact
@@ -33,8 +34,7 @@ class Figure(str, Enum):
     CONVERGENCE = "fig7"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedClaim:
+class JudgedClaim(Struct, frozen=True, kw_only=True):
     """One claim, judged."""
 
     figure: Figure

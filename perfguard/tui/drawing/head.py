@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from rich.cells import cell_len
 
 from perfguard.records.run import Arm
@@ -27,8 +26,7 @@ _SENTENCES = {
 _ENDED_BADLY = (RunState.SILENT, RunState.GONE)  # More urgent than what is wrong with the recording
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameFacts:
+class FrameFacts(Struct, frozen=True, kw_only=True):
     """What the frame says beside the run."""
 
     active: str = "Live"  # Name of the screen that is shown

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from perfguard.report.scales import bounds_of, limit_for, ratio_of
 from perfguard.tui.drawing.grid import NO_ROOM, Canvas, Grid, position, thinned
@@ -24,8 +25,7 @@ _PAIR_LABELS = 7  # Columns left of the plot: `-100 %`
 _WIDEST_BLOCK = 8  # Columns from one block to the next
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectAxis:
+class EffectAxis(Struct, frozen=True, kw_only=True):
     """A symmetric axis of effects, the same for all rows of a table."""
 
     limit_ratio: float  # Effect at its ends; what lies beyond is drawn as an arrow

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from msgspec import Struct
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from perfguard.units import printable
@@ -135,8 +135,7 @@ def labelled(label: str, text: str, width: int, room: int, role: Role = Role.MUT
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Glyphs:
+class Glyphs(Struct, frozen=True, kw_only=True):
     """One set of characters, each one column wide; the defaults are Unicode."""
 
     is_ascii: bool = False

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.widget import Widget

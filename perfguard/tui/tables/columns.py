@@ -8,8 +8,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from perfguard.codec import to_builtins
 from perfguard.errors import UsageError
@@ -23,8 +24,7 @@ FORMATS = (".md", ".csv", ".json", ".txt", ".svg")
 _WIDE = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
+class Column(Struct, Generic[T], frozen=True):
     """One column."""
 
     id: str  # Its name, for sorting by it
@@ -50,8 +50,7 @@ class ColumnPlace(NamedTuple):
     width: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSpec(Generic[T]):
+class TableSpec(Struct, Generic[T], frozen=True, kw_only=True):
     """A kind of table."""
 
     columns: tuple[Column[T], ...]  # From left to right
@@ -121,8 +120,7 @@ def _stretched(columns: Sequence[Column[Any]], spare: int) -> list[int]:
     return widths
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class Filter(Struct, frozen=True, kw_only=True):
     """A filter as typed, ready to be used."""
 
     text: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
 from itertools import chain
+
+from msgspec import Struct
 
 from perfguard.records.steps.ops import Attribution, ChangeClass, Culprit, OpDelta
 from perfguard.report.culprits import change_text as counted_text
@@ -43,8 +44,7 @@ _ORDERS: dict[Order, Callable[[OpNode], float | str]] = {
 _KEEP_THEIR_ORDER = (OpLevel.OP_COUNTS, OpLevel.PHASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpsView:
+class OpsView(Struct, frozen=True, kw_only=True):
     """How the ops of one case are shown."""
 
     order: Order = Order.DELTA

@@ -6,11 +6,12 @@ import contextlib
 import os
 import stat
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfguard.errors import StoreError
 from perfguard.recordings import OF_NUMBERS, decode_event, event_decoder, require_numbers
@@ -25,8 +26,7 @@ MAX_POLL_BYTES = 1024**2
 _HEAD_BYTES = 256  # Of the first line, which holds a run's name and its time: another head is another recording
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenEvent:
+class SeenEvent(Struct, frozen=True, kw_only=True):
     """An event with what its line says of it."""
 
     seq: int  # Number in the recording, from 0; -1 where the line does not tell
@@ -35,8 +35,7 @@ class SeenEvent:
     event: Event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TailUpdate:
+class TailUpdate(Struct, frozen=True, kw_only=True):
     """What a recording has to say since it was last asked."""
 
     events: tuple[SeenEvent, ...] = ()  # New events, in the order of the file

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from perfguard.plain_files import open_plain
 
@@ -16,8 +17,7 @@ _LAST_BYTES = 64 * 1024  # Enough for the end of a run
 _LATEST_S = 1e11  # Seconds since the epoch; a recording may hold any number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedRun:
+class RecordedRun(Struct, frozen=True, kw_only=True):
     """A run that is recorded in a folder of this project."""
 
     name: str  # Of its folder

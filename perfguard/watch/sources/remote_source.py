@@ -9,8 +9,9 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import PurePosixPath
+
+from msgspec.structs import replace
 
 from perfguard.errors import StoreError, UsageError
 from perfguard.records.facts import Fact, Severity, fact

@@ -6,8 +6,10 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from perfguard.errors import MeasurementError
 from perfguard.records import events as ev
@@ -184,8 +186,7 @@ class WatchedCase:
         return CaseState.MEASURED if end is not None and end.outcome == _NOTHING_COMPARED else CaseState.OPEN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Moment:
+class _Moment(Struct, frozen=True, kw_only=True):
     t_wall: float
     t_mono: float
 

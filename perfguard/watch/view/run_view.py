@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
+
+from msgspec import Struct
 
 from perfguard.records.events import Event
 from perfguard.records.facts import Fact
@@ -40,8 +41,7 @@ class CaseState(str, Enum):
     FAILED = "failed"  # Cannot be measured any more
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseView:
+class CaseView(Struct, frozen=True, kw_only=True):
     """One row of the table of cases."""
 
     case_id: str
@@ -69,16 +69,14 @@ class CaseView:
         return self.name or self.case_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmView:
+class ArmView(Struct, frozen=True, kw_only=True):
     """One side of the run."""
 
     arm: Arm
     text: str  # As typed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """How far the run is."""
 
     stage: Stage  # What is measured now
@@ -92,8 +90,7 @@ class Progress:
     left_s: float | None  # At most so many seconds are left; None where that is unknown or the run has ended
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
+class LogLine(Struct, frozen=True, kw_only=True):
     """One line of the log; `perfguard.report.event_lines` has the words."""
 
     seq: int  # The event's number; -1 for what the reader itself has to say
@@ -102,8 +99,7 @@ class LogLine:
     what: Event | Fact  # What happened; a fact where it is the reader that has something to say
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingView:
+class TrainingView(Struct, frozen=True, kw_only=True):
     """A run of heterogeneous training."""
 
     planned: TrainingPlanned
@@ -117,8 +113,7 @@ class TrainingView:
         return tuple(dict.fromkeys(place.group for place in self.planned.workers))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskView:
+class TaskView(Struct, frozen=True, kw_only=True):
     """A run of a task."""
 
     plan: TaskPlan
@@ -126,8 +121,7 @@ class TaskView:
     cells: tuple[CellResult, ...]  # What they say
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
+class RunView(Struct, frozen=True, kw_only=True):
     """Everything that a screen shows of a run, except the curves of one case. Equal views need no repaint."""
 
     run_id: str | None  # Name of the run's folder; None before its first event
@@ -152,8 +146,7 @@ class RunView:
     control_ratio: float | None = None  # Last control workload over the run's median, minus 1: how far the host is off
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseSeries:
+class CaseSeries(Struct, frozen=True, kw_only=True):
     """The curves of one case."""
 
     case_id: str

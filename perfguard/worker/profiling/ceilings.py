@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from perfguard.records.protocol import Message
-from perfguard.records.steps.projection import GemmCeiling, StreamCeiling
+from perfguard.records.steps.ceilings import GemmCeiling, StreamCeiling
 from perfguard.worker.profiling.replay import time_call
 
 GEMM_SIZES = (256, 512, 1024, 2048)

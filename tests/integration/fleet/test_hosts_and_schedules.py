@@ -6,7 +6,6 @@ import contextlib
 import subprocess
 import tempfile
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -31,6 +30,7 @@ from perfguard.host.probe import probe
 from perfguard.records.facts import fact
 from perfguard.records.fleet import Engine, Fitness, Schedule, ShardState
 from perfguard.report.terminal.fleet import render_hosts
+from tests.changed_values import replace
 from tests.fleet_hosts import WORK, a_delivery, submitted
 
 

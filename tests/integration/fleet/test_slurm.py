@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from perfguard.host.probe import probe
 from perfguard.records.fleet import Engine, Fitness, Schedule, ShardState
 from perfguard.runner.arms.git import resolve_commit
 from tests import slurm_clusters
+from tests.changed_values import replace
 from tests.fleet_hosts import WORK, submitted
 from tests.tiny_projects import wait_for
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from perfguard.integrations.github.comments import MOST_GATES, comment_on, lates
 from perfguard.integrations.github.connection import GitHubError, NotPermittedError
 from perfguard.integrations.github.job import WorkflowRunEvent
 from perfguard.records.verdict import GateOutcome
+from tests.changed_values import replace
 from tests.commented_results import HEAD, PASSED, REGRESSED
 from tests.fake_github import REPOSITORY, FakeGitHub, refusal
 from tests.hostile_texts import assert_harmless, poisoned

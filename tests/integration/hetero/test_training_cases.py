@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from perfguard.records.plan import CasePlan
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case, Phase
 from tests.broken_trainings import LOST_REPORT, SKEWED_POLICY, SLOW_WORKER, WRONG_MERGE, broken, copy_tree
+from tests.changed_values import replace
 from tests.real_workers import measure, starter_in
 from tests.worker_rigs import SETTINGS, failures
 

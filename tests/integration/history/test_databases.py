@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 from sqlalchemy import inspect, text, update
@@ -18,6 +17,7 @@ from perfguard.history.states import read_states, state_change
 from perfguard.history.tables import REVISION, metadata, runs, values
 from perfguard.history.upkeep import back_up, copy_all, export_values, status_of, verify
 from perfguard.records.facts import Severity, fact
+from tests.changed_values import replace
 from tests.recorded_histories import CASES, COMMITS, PROJECT, SAMPLES, a_gate, a_run, code
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from dataclasses import replace
 
 import pytest
 from litestar.testing import TestClient
@@ -23,6 +22,7 @@ from perfguard.records.history import MeasuredRun, RecordedSamples, TokenScope
 from perfguard.service.app import create_app, host_names_for
 from perfguard.service.shared import Service, Settings
 from tests import fleet_hosts
+from tests.changed_values import replace
 from tests.served_histories import CASE, MACHINES, PROJECT, RUNS, STEADY, STEP_AT, a_record, commit, filled
 
 STEP = {"case": CASE, "machine": MACHINES[0], "run": f"run-{MACHINES[0]}-{STEP_AT:03d}"}

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from perfguard.records.run import BlockConditions
 from perfguard.records.run_data import RunData
 from perfguard.runner.run_folder import read_events
+from tests.changed_values import replace
 
 
 class Design(str, Enum):

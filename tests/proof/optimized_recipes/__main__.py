@@ -15,10 +15,10 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from perfguard.host.probe import probe
 from perfguard.records.machine.fingerprint import Fingerprint
+from tests.changed_values import replace
 from tests.proof.optimized_recipes import learning
 from tests.proof.optimized_recipes.comparisons import REPOSITORY, Compared, Journal, arm, perfguard
 from tests.proof.optimized_recipes.recipes import BF16, RECIPES, Recipe, target_of

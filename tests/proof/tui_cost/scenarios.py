@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 
 from perfguard.records import events as happened
 from perfguard.records.events import Event
@@ -12,6 +11,7 @@ from perfguard.records.facts import fact
 from perfguard.records.run import Arm
 from perfguard.watch.sources.event_tail import SeenEvent, TailUpdate
 from perfguard.watch.view.run_view import CaseState, CaseView, RunView
+from tests.changed_values import replace
 from tests.tui_runs import RED, a_case, a_run, a_series, a_watch, an_attribution, an_open_case, some_deltas
 
 CASES, CHANGING = 500, 50

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 import click
 import pytest
@@ -21,6 +20,7 @@ from perfguard.records import events as happened
 from perfguard.records.facts import Severity, fact, recorded_text
 from perfguard.records.run import Arm
 from perfguard.watch.sources.event_tail import EventTail
+from tests.changed_values import replace
 from tests.recorded_runs import DATA
 from tests.unit.report.test_rendered_results import MEASURED
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from perfguard.fleet import measuring
 from perfguard.fleet.measuring import checked_out, gate_arguments, measure
 from perfguard.records.facts import fact
 from perfguard.records.fleet import Attempt
+from tests.changed_values import replace
 from tests.fleet_hosts import WORK
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.errors import ExitCode
 from perfguard.fleet.verdict import exit_code_of
 from perfguard.records.fleet import Shard, ShardState
 from perfguard.report.terminal.fleet import counted_outcomes
+from tests.changed_values import replace
 
 DONE, FAILED, CANCELLED = ShardState.DONE, ShardState.FAILED, ShardState.CANCELLED
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
@@ -12,6 +11,7 @@ from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Severity, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Confirmation, Design, GateOutcome, ModeReport, Outcome, Policy, SignalFinding
+from tests.changed_values import replace
 from tests.compared_cases import compared
 from tests.found_facts import codes_of
 

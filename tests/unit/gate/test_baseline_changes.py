@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.cli.commands.baselines import print_changes
@@ -13,6 +11,7 @@ from perfguard.gate.stored.update import changes_between
 from perfguard.records.record import StoredBaseline
 from perfguard.records.run import Round
 from perfguard.report.lines import SAME_OP_COUNTS, change_lines
+from tests.changed_values import replace
 from tests.op_count_rows import counts, op
 from tests.stored_baselines import CASE, NOISE, ROUND, record, recorded_on
 

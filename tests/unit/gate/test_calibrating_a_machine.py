@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from perfguard.host.probe import probe
 from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
 from perfguard.store.calibrations import calibration_file, load_calibration, plan_file
+from tests.changed_values import replace
 from tests.fake_gates import CASES, SAME, Gates, request_in
 
 

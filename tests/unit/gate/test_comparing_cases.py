@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Design, Outcome, Policy
 from perfguard.stats.p_values import p_outside
 from perfguard.stats.paired import block_effect, estimate_paired
+from tests.changed_values import replace
 
 POLICY = Policy()
 A, B = Case(benchmark="a", target="m:a"), Case(benchmark="b", target="m:b", gating=Gating.ADVISORY)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from perfguard.records.verdict import Outcome, Policy
 from perfguard.stats.confirming import CONFIRMATION_ANALYSES
 from perfguard.stats.p_values import p_slower
 from perfguard.stats.spending import Spending, sequential_p
+from tests.changed_values import replace
 from tests.found_facts import codes_of, fact_of
 
 POLICY = Policy()

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from perfguard.records.run import Signal, SignalSamples
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Policy
 from perfguard.stats.signals import ratio_bar, readable_pairs
+from tests.changed_values import replace
 from tests.compared_cases import compared
 
 POLICY = Policy()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -22,6 +21,7 @@ from perfguard.report.messages.catalog import describe
 from perfguard.stats.calibration import pooled_spread
 from perfguard.stats.power import sequential_mde
 from tests.calibrated_machines import SCOPE, gate_of
+from tests.changed_values import replace
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,6 +27,7 @@ from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.blocks.measure import plan_block
 from perfguard.runner.run_folder import RunFolder
 from perfguard.runner.session import Interrupts, Request, Session
+from tests.changed_values import replace
 from tests.stored_baselines import recorded_on
 from tests.worker_replies import QueuedReplies, profiled, ready
 

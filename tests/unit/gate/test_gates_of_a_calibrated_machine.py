@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import replace
 
 import pytest
 
@@ -18,6 +17,7 @@ from perfguard.records.spec import Gating
 from perfguard.runner.run_folder import RunFolder
 from perfguard.runner.session import Interrupts, Session, choose_cpus
 from perfguard.store.calibrations import banked_file, calibration_file, load_calibration
+from tests.changed_values import replace
 from tests.fake_gates import CASES, Gates, arm, request_in, result_of
 
 

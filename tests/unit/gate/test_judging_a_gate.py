@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, GateOutcome, Outcome, Policy
 from perfguard.stats.power import minimum_detectable_effect
 from perfguard.stats.voiding import VoidedBlock, Voiding
+from tests.changed_values import replace
 from tests.compared_cases import compared, judge, unmeasured
 from tests.found_facts import codes_of, fact_of
 

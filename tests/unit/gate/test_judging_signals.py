@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from perfguard.records.facts import fact
 from perfguard.records.run import Arm, Signal, SignalSamples
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Policy
+from tests.changed_values import replace
 from tests.compared_cases import compared
 from tests.found_facts import codes_of, fact_of
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.gate.rules.longer_budget import LongerBudget, longer_budget
 from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy, Verdict
+from tests.changed_values import replace
 from tests.commented_results import REGRESSED
 
 

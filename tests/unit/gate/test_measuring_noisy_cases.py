@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -11,6 +10,7 @@ from perfguard.gate.rules.policy import conclude
 from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, Outcome, Policy
+from tests.changed_values import replace
 
 NOISE = (-0.09, 0.07, -0.05, 0.08, 0.02, -0.04, -0.02, 0.06, 0.04, -0.07, 0.0, -0.03)
 """Block SD 5.9 %, above the policy's limit."""

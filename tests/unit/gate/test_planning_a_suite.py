@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from perfguard.records.facts import Severity, fact
 from perfguard.records.spec import Case, Gating
 from perfguard.stats.power import sequential_blocks
 from tests.calibrated_machines import plan_of
+from tests.changed_values import replace
 
 PACE = GatePace(block_s=5.0, overhead_s=20.0)
 TARGET = EffectTarget(detect_ratio=0.02, power=0.95, alpha=0.008, budget_s=600.0, max_blocks=60, min_blocks=5)

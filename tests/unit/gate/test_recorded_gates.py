@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, Policy
 from perfguard.stats.paired import block_effect
 from tests.calibrated_machines import gate_of
+from tests.changed_values import replace
 from tests.compared_cases import judge
 
 FOUR_BLOCKS = Policy(min_blocks=2)

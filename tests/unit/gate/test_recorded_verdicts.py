@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 
 import pytest
 
@@ -11,6 +10,7 @@ from perfguard.gate.rejudge import rejudge_run
 from perfguard.gate.show import show_run
 from perfguard.records.facts import fact
 from perfguard.report.comment.comment import CommentContext, render_comment
+from tests.changed_values import replace
 from tests.commented_results import PASSED
 from tests.recorded_runs import DATA
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from perfguard.gate.rules.rulings import mode_fact, report_modes
 from perfguard.records.run import BlockConditions, CaseSamples, PairedData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Design, Outcome, Policy
+from tests.changed_values import replace
 from tests.found_facts import codes_of
 
 POLICY = Policy(max_block_sd_ratio=0.5)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -11,6 +10,7 @@ from perfguard.records.facts import fact
 from perfguard.records.run import Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Design, Outcome, Policy
+from tests.changed_values import replace
 from tests.compared_cases import compared
 from tests.found_facts import codes_of
 

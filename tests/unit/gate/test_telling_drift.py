@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -10,6 +9,7 @@ from perfguard.gate.rules.stored import drift_note, merge_drift, screen_drift
 from perfguard.records.facts import Severity, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, Outcome, Policy
+from tests.changed_values import replace
 from tests.compared_cases import compared
 
 ALPHA = 0.002

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from perfguard.errors import ConfigError, UsageError
@@ -12,6 +10,7 @@ from perfguard.hetero.planning import places
 from perfguard.hetero.policies import AdaptiveBatches, AdditiveBatches, FixedBatches
 from perfguard.hetero.settings import PRESETS, load_file, load_preset, parse, with_device, with_overrides
 from perfguard.records.training import Device, Kind
+from tests.changed_values import replace
 
 SMALL = """
 learning_rate = 0.1
@@ -35,7 +34,7 @@ def config():
 def test_every_preset_is_valid_for_every_algorithm():
     for name in PRESETS:
         for algorithm in ALGORITHMS:
-            chosen = dataclasses.replace(load_preset(name), algorithm=algorithm)
+            chosen = replace(load_preset(name), algorithm=algorithm)
             assert {each.group for each in places(chosen, (0, 1))}
             make_policy(chosen, {key: limits_of(group) for key, group in chosen.groups.items()})
 
@@ -107,7 +106,7 @@ def test_an_unknown_device_is_refused(config, text):
 
 
 def names_and_cpus(config, cpus, **changes):
-    return [(each.name, each.cpus) for each in places(dataclasses.replace(config, **changes), cpus)]
+    return [(each.name, each.cpus) for each in places(replace(config, **changes), cpus)]
 
 
 def test_workers_have_cpus_of_their_own(config):
@@ -130,12 +129,12 @@ def test_too_few_cpus_are_shared(config):
 def test_an_algorithm_without_its_groups_is_refused(config):
     only = {"large": config.groups["large"]}
     with pytest.raises(UsageError, match="'cpu' needs a group of kind hogwild"):
-        places(dataclasses.replace(config, algorithm="cpu", groups=only), (0,))
+        places(replace(config, algorithm="cpu", groups=only), (0,))
 
 
 def test_each_algorithm_has_its_policy(config):
     limits = {name: limits_of(group) for name, group in config.groups.items()}
-    made = {name: make_policy(dataclasses.replace(config, algorithm=name, beta=0.5), limits) for name in ALGORITHMS}
+    made = {name: make_policy(replace(config, algorithm=name, beta=0.5), limits) for name in ALGORITHMS}
     assert {name: type(policy) for name, policy in made.items()} == {
         "pytorch": FixedBatches,
         "ddp": FixedBatches,
@@ -163,7 +162,7 @@ def test_a_policy_of_an_entry_point_is_used(config, monkeypatch):
     made = FixedBatches(limits={})
     points = [_Point(lambda *_: made)]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: points)
-    assert make_policy(dataclasses.replace(config, algorithm="mine"), {}) is made
+    assert make_policy(replace(config, algorithm="mine"), {}) is made
     points[:] = [_Point(lambda *_: 1 / 0)]
     with pytest.raises(UsageError, match=r"policy 'mine' \(mine:make\) failed: ZeroDivisionError"):
-        make_policy(dataclasses.replace(config, algorithm="mine"), {})
+        make_policy(replace(config, algorithm="mine"), {})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from perfguard.hetero.computers import COMPUTERS
@@ -21,18 +19,19 @@ from perfguard.records.training import (
     TrainingOutcome,
     Utilisation,
 )
+from tests.changed_values import replace
 
 ORDER = ("hogbatch", "adaptive")
 
 
 def paper(computer, shape, algorithm):
     chosen, size = COMPUTERS[computer], SHAPES[shape]
-    config = dataclasses.replace(paper_batches(load_preset(shape)), algorithm=algorithm, epochs=1)
+    config = replace(paper_batches(load_preset(shape)), algorithm=algorithm, epochs=1)
     groups = {
-        name: dataclasses.replace(group, workers=chosen.threads if name == "cpu" else group.workers)
+        name: replace(group, workers=chosen.threads if name == "cpu" else group.workers)
         for name, group in config.groups.items()
     }
-    config = dataclasses.replace(config, groups=groups)
+    config = replace(config, groups=groups)
     speeds = chosen.speeds(parameters_of(config.model, size.features, size.classes))
     return simulated(config, places(config, range(64)), size.examples, speeds, has_gpu=True)
 
@@ -54,8 +53,8 @@ def test_a_faster_device_makes_more_of_the_updates():
 
 def test_a_balance_follows_from_speeds_by_hand():
     preset = load_preset("covtype")
-    groups = {**preset.groups, "large": dataclasses.replace(preset.groups["large"], batch=1024)}
-    config = dataclasses.replace(preset, algorithm="hogbatch", epochs=2, loss_batch=512, groups=groups)
+    groups = {**preset.groups, "large": replace(preset.groups["large"], batch=1024)}
+    config = replace(preset, algorithm="hogbatch", epochs=2, loss_batch=512, groups=groups)
     speeds = {"cpu": Speed(example_s=1e-3), "large": Speed(example_s=0.5e-3, loss_example_s=1e-3)}
     found = simulated(config, places(config, (0, 1)), 512 * 30, speeds)
     # Both take 0.512 s for a request: 512 examples in 8 updates, or 1,024 in one.
@@ -65,7 +64,7 @@ def test_a_balance_follows_from_speeds_by_hand():
 
 
 def test_a_live_run_is_summed_up_in_the_same_way():
-    config = dataclasses.replace(load_preset("covtype"), algorithm="hogbatch")
+    config = replace(load_preset("covtype"), algorithm="hogbatch")
     epoch = TrainingEpoch(
         epoch=2, at_s=10.0, trained_s=8.0, loss_s=1.0, loss=0.5, updates={"cpu": 30, "large": 10},
         batches={"cpu": 512, "large": 1024},
@@ -79,7 +78,7 @@ def test_a_live_run_is_summed_up_in_the_same_way():
     assert (found.shares, found.epoch_s) == ({"cpu": 0.75, "large": 0.25}, 4.0)
     assert found.busy == {"cpu": 0.9, "large": 0.5}
     assert live([], outcome, places(config, (0, 1))) is None
-    cut = live([epoch], dataclasses.replace(outcome, trained_s=16.0), places(config, (0, 1)))
+    cut = live([epoch], replace(outcome, trained_s=16.0), places(config, (0, 1)))
     assert cut is not None
     assert cut.busy == {"cpu": 0.45, "large": 0.25}  # of all the time in which the workers trained
 

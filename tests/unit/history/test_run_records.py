@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import force_setattr
 
 from perfguard.config import load_config
 from perfguard.history.project_names import project_name
@@ -15,13 +15,14 @@ from perfguard.records.events import BlockFinished
 from perfguard.records.plan import FOR_BISECTION, FOR_CALIBRATION, FOR_TRIALS
 from perfguard.records.run_data import RunData
 from perfguard.runner.run_folder import read_events
+from tests.changed_values import replace
 from tests.recorded_runs import DATA, SLOWER
 
 
 def data_of(name, **changes):
     data = RunData.of(read_events(DATA / name / "events.jsonl"))
     for key, value in changes.items():
-        object.__setattr__(data.start, key, value)
+        force_setattr(data.start, key, value)
     return data
 
 

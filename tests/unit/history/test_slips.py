@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.errors import UsageError
 from perfguard.history.changes import ChangeCause, ChangeState, StatedChange, cases_on_machines, change_points_of
 from perfguard.history.slips import slip_of
 from perfguard.history.states import find_change
+from tests.changed_values import replace
 from tests.runs_over_time import runs
 
 

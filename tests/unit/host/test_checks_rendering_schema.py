@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus, Fingerprint, QuotaState, SoftwareFacts
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.fingerprint import render_fingerprint
+from tests.changed_values import replace
 
 if TYPE_CHECKING:
     from tests.unit.host.conftest import MemoryFiles

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +10,7 @@ from perfguard.host.probe import read_fingerprint
 from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel, Fingerprint, SoftwareFacts
 from perfguard.report.terminal.fingerprint import render_fingerprint
+from tests.changed_values import replace
 
 if TYPE_CHECKING:
     from tests.unit.host.conftest import MemoryFiles

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-HEAVY = ["archspec", "cpuinfo", "psutil", "msgspec", "torch", "numpy", "rich", "perfguard.worker"]
+HEAVY = ["archspec", "cpuinfo", "psutil", "torch", "numpy", "rich", "perfguard.worker"]
 
 
 def test_importing_the_fingerprint_loads_nothing_heavy() -> None:

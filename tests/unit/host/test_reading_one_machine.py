@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from archspec.cpu import TARGETS
+from msgspec.structs import asdict
 
 from perfguard.host.parsers.cpu import microarchitecture, resembles
 from perfguard.host.probe import read_fingerprint
@@ -302,7 +302,7 @@ def test_arm_kinds_come_from_the_part_numbers(memory_files: type[Any]) -> None:
 
 def test_a_machine_that_says_nothing_is_unknown_everywhere(memory_files: type[Any]) -> None:
     found = read_fingerprint(memory_files({}))
-    assert all(value is None for value in dataclasses.asdict(found.cpu).values())
+    assert all(value is None for value in asdict(found.cpu).values())
     assert found.topology.threads_online is None
     assert found.topology.packages is None
     assert found.topology.hybrid is None

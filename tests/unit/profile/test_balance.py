@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from perfguard.profile.changes.diff import balance_of, diff_ops
 from perfguard.profile.op_times.overhead import NO_OVERHEAD, charged_events, profiler_cost_s
+from tests.changed_values import replace
 from tests.simulated_profiles import SILENCE, Arm, Noise, Op, children_of, op_key, profiled, python_key
 
 CONV, RELU = op_key("aten::convolution"), op_key("aten::relu", "Net.relu")

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from perfguard.profile.changes.attribution import attribute
 from perfguard.records.steps.ops import ChangeClass
+from tests.changed_values import replace
 from tests.culprit_network import CONV, NET, changes_of, contiguous, copy_in, found, module, slower, told
 from tests.simulated_profiles import BACKWARD, SILENCE, Noise, Op, op_key, profiled, python_key
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.changes.causes import find_causes
 from perfguard.profile.changes.diff import diff_ops
 from perfguard.records.steps.ops import ChangeClass, StepPhase
+from tests.changed_values import replace
 from tests.culprit_network import CONV, NET, OPTIMIZER, changes_of, found, module, slower, small_net, told
 from tests.simulated_profiles import SILENCE, Noise, Op, fused_adam, op_key, profiled, python_key
 

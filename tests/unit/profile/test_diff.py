@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +9,7 @@ from perfguard.errors import MeasurementError
 from perfguard.profile.changes.diff import diff_ops, op_deltas
 from perfguard.profile.op_times.typical_steps import typical_steps
 from perfguard.records.steps.ops import ChangeClass, StepPhase
+from tests.changed_values import replace
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Noise, Op, network, op_key, profiled, python_key
 
 CONV, RELU, NORM = op_key("aten::convolution"), op_key("aten::relu"), op_key("aten::native_batch_norm")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.changes.op_counts import classify
 from perfguard.records.steps.ops import StepPhase
+from tests.changed_values import replace
 from tests.op_count_rows import FORWARD, counts, op
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Noise, Op, fused_adam, op_key, profiled, python_key
 

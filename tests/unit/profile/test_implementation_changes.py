@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.libraries.join import NO_LIBRARY
 from perfguard.records.steps.ops import ChangeClass
+from tests.changed_values import replace
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Op, op_key, profiled
 
 MATMUL, CONVOLUTION = "brg_matmul:avx512_core_bf16", "brg_conv_fwd:avx512_core_bf16"

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +9,7 @@ from perfguard.profile.libraries.mkl_join import place_by_size
 from perfguard.profile.libraries.verbose import PrimitiveCall, parse_mkl_verbose
 from perfguard.profile.trace.op_spans import NO_OP, OpSpans
 from perfguard.records.steps.ops import OpKey, StepPhase
+from tests.changed_values import replace
 
 LENGTH_NS = 100_000
 GAP_NS = 5_000

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 
 from perfguard.profile.trace import nesting
 from perfguard.profile.trace.nesting import Spans, nest
+from tests.changed_values import replace
 
 
 def spans_of(*events):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from perfguard.profile.op_times.arm_profile import ArmProfile, ProcessPairs
 from perfguard.profile.op_times.op_profile import OpProfile
 from perfguard.profile.op_times.overhead import NO_OVERHEAD
 from perfguard.records.steps.ops import ChangeClass
+from tests.changed_values import replace
 from tests.simulated_profiles import BACKWARD, op_key, python_key
 
 ADD, CONV = "aten::add", "aten::conv2d"

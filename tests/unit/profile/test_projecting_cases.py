@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +19,7 @@ from perfguard.records.steps.projection import RooflineCeilings
 from perfguard.runner.process.answers import ProfiledStep
 from perfguard.runner.profiling.cases import Profiled, ProfiledProcess, StepFiles
 from perfguard.runner.profiling.replays import OUT_OF_TIME, Benchdnn, Replaying
+from tests.changed_values import replace
 from tests.profile_traces import TraceBuilder
 from tests.worker_replies import ready
 

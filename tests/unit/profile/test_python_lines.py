@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,7 @@ from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.op_spans import changed_line, python_lines
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.steps.ops import PYTHON_OP
+from tests.changed_values import replace
 from tests.profile_traces import TraceBuilder
 from tests.simulated_profiles import SILENCE, Arm, Op, op_key, profiled, python_key
 

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.profile.changes.causes import find_causes
 from perfguard.profile.changes.diff import diff_ops
 from perfguard.profile.changes.paired_ops import CauseKind, find_twins
 from perfguard.records.steps.ops import ChangeClass, StepPhase
+from tests.changed_values import replace
 from tests.culprit_network import CONV, NET, OPTIMIZER, contiguous, copy_in, found, module, slower, told
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Op, fused_adam, op_key, profiled, python_key
 

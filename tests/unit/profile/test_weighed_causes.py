@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from perfguard.profile.changes.causes import established, find_causes
 from perfguard.profile.changes.diff import diff_ops
 from perfguard.profile.changes.paired_ops import CauseKind, Certainty
 from perfguard.records.steps.ops import ChangeClass
+from tests.changed_values import replace
 from tests.culprit_network import CONV, NET, module, slower
 from tests.simulated_profiles import SILENCE, Arm, Op, op_key, profiled
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.profile.changes.attribution import attribute
 from perfguard.records.changed_lines import NO_LINES, ChangedLines, ChangedStatement
 from perfguard.records.steps.ops import StepPhase
+from tests.changed_values import replace
 from tests.exact_profiles import Timed, exact_arms
 from tests.simulated_profiles import BACKWARD, FORWARD, fused_adam, op_key
 

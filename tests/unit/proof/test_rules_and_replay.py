@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 
 from perfguard.records.run import BlockConditions
 from perfguard.stats.confirming import CONFIRMATION_ANALYSES
+from tests.changed_values import replace
 from tests.proof.gates_against_peers import replay, replay_summary, rules
 from tests.proof.gates_against_peers.perfguard_rule import cost_s, decide
 from tests.proof.gates_against_peers.stream import Block, Design, Sample, Slices, injected, resampled, sample, separate
@@ -179,9 +179,7 @@ def test_perfguard_stops_early_where_everything_is_clear():
 def costly(blocks, **wall_s):
     """The same blocks, of which it is known what each case took."""
     return tuple(
-        dataclasses.replace(
-            block, cases={name: dataclasses.replace(each, wall_s=wall_s[name]) for name, each in block.cases.items()}
-        )
+        replace(block, cases={name: replace(each, wall_s=wall_s[name]) for name, each in block.cases.items()})
         for block in blocks
     )
 
@@ -189,7 +187,7 @@ def costly(blocks, **wall_s):
 def test_perfguard_reaches_more_blocks_where_a_case_leaves_that_took_most_of_them():
     # Blocks of five seconds; `slow` is slowed too little to be detected, `quick` is decided early.
     recorded = tuple(
-        dataclasses.replace(block, cases={**block.cases, "slow": noisy.cases["slow"]})
+        replace(block, cases={**block.cases, "slow": noisy.cases["slow"]})
         for block, noisy in zip(stream(60, sd=0.0002), stream(60, sd=0.02), strict=True)
     )
     told, untold = (
@@ -211,7 +209,7 @@ def test_a_flag_that_does_not_come_back_is_not_red():
     recorded = stream(32)
     (window,) = separate(recorded, size=20, confirmation=12)
     blocks = injected(window.blocks, "slow", 0.1)
-    found = decide(dataclasses.replace(window, blocks=blocks))
+    found = decide(replace(window, blocks=blocks))
     assert found.flagged == ("slow",)
     assert found.red == ()
     assert found.open == ("slow",)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 
 import pytest
 
+from tests.changed_values import replace
 from tests.proof.gates_against_peers import catalogue
 from tests.proof.gates_against_peers.making import edited
 from tests.proof.gates_against_peers.places import TEMPLATE
@@ -69,7 +69,7 @@ def test_functions_that_change_places_keep_their_text():
 
 
 def test_a_text_that_does_not_stand_there_is_refused():
-    variant = dataclasses.replace(catalogue.find("placebo-comment"), edits=(Replace(old="nowhere", new=""),))
+    variant = replace(catalogue.find("placebo-comment"), edits=(Replace(old="nowhere", new=""),))
     with pytest.raises(ValueError, match="stands 0 times"):
         edited(SOURCE, variant, SPINS_S)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.records.case_block import CaseBlock, clock_of
 from perfguard.records.events import SampleTimed
 from perfguard.records.run import Arm, Stage
+from tests.changed_values import replace
 
 HONEST = SampleTimed(
     block=0,

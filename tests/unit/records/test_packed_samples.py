@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perfguard.records.case_block import PackedSamples
 from perfguard.records.events import SampleTimed
 from perfguard.records.run import Arm
+from tests.changed_values import replace
 
 SAMPLE = SampleTimed(
     block=3,

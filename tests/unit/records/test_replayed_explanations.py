@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from perfguard.recordings import decode_event, encode_event
 from perfguard.records.events import OpsCompared, StepsCounted
 from perfguard.records.facts import Severity, recorded_text
 from perfguard.records.run_data import RunData
+from tests.changed_values import replace
 from tests.finding_evidence import CASE, OPTIMIZER, change, comparison, evidence, op
 
 REORDERS = (change("reorders", "reorders.added"),)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.recordings import decode_event
@@ -16,6 +14,7 @@ from perfguard.records.events import (
 )
 from perfguard.records.run import Arm, Signal, Stage
 from perfguard.records.run_data import RunData
+from tests.changed_values import replace
 
 SLICE = SampleTimed(
     block=0,

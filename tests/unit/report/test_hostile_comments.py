@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +19,7 @@ from perfguard.records.verdict import Outcome
 from perfguard.report.comment.comment import COMMENT_CHARACTERS, CommentContext, marker_line, render_comment
 from perfguard.report.comment.markdown import render_markdown
 from perfguard.report.escaping import code, escape, escape_html
+from tests.changed_values import replace
 from tests.commented_results import INCONCLUSIVE, PASSED, REGRESSED, gate_result, judged, other_environment
 from tests.composite_action import commands_in, parse_outputs
 from tests.hostile_texts import TEXTS, assert_harmless, poisoned, shown

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.records.steps.ops import ChangeClass
 from perfguard.report.terminal.ops import render_attribution
+from tests.changed_values import replace
 from tests.example_attribution import attribution_of
 from tests.printed_text import printed
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perfguard.history.revisions import over_machines
 from perfguard.records.facts import fact
 from perfguard.records.history import CaseBetweenRevisions, ComparedRevisions, LoggedRun
 from perfguard.report.terminal.recorded_runs import render_comparison, render_log, render_run
+from tests.changed_values import replace
 from tests.printed_text import printed
 from tests.recorded_histories import a_gate, a_run
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.records.bisection import (
@@ -17,6 +15,7 @@ from perfguard.records.bisection import (
 )
 from perfguard.records.facts import recorded_text
 from perfguard.report.terminal.bisection import finding_of, render_bisection, render_bisection_markdown
+from tests.changed_values import replace
 from tests.example_attribution import attribution_of
 from tests.printed_text import printed
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -17,6 +16,7 @@ from perfguard.records.estimate import Interval
 from perfguard.records.facts import fact
 from perfguard.report.terminal.calibration import render_calibration, render_plan
 from tests.calibrated_machines import plan_of
+from tests.changed_values import replace
 from tests.printed_text import printed
 
 BAND = Interval(lower=-0.3, upper=0.2, level=0.95)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from perfguard.records.verdict import Confirmation, GateOutcome, Outcome
 from perfguard.report.comment.cases import BAR_WIDTH, Detail, axis_labels, interval_bar, reach_of, text_of
 from perfguard.report.comment.comment import COMMENT_CHARACTERS, SHEDDING, CommentContext, render_comment
 from perfguard.report.culprits import culprit_lines
+from tests.changed_values import replace
 from tests.commented_results import (
     BASE,
     HEAD,

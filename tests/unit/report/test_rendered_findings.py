@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.codec import from_builtins, to_builtins
@@ -14,6 +12,7 @@ from perfguard.records.steps.ops import StepPhase
 from perfguard.report.messages.advice import change_of, gain_of, where_of
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.findings import finding_rows, render_findings, render_findings_markdown
+from tests.changed_values import replace
 from tests.printed_text import printed
 
 FINDING = Finding(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +18,7 @@ from perfguard.records.steps.projection import (
 )
 from perfguard.report.terminal.projection import efficiency_line, identity_line, render_projection, roofline_chart
 from perfguard.units import format_bandwidth, format_flops
+from tests.changed_values import replace
 from tests.printed_text import printed
 
 NEW = fact("replay.refused", error="it is [new]")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from perfguard.report.lines import names_in, note_lines
 from perfguard.report.rows import MARKS, format_interval
 from perfguard.report.terminal.result import render_result
 from perfguard.units import printable
+from tests.changed_values import replace
 from tests.printed_text import printed
 
 GOLDEN = Path(__file__).parent / "golden"

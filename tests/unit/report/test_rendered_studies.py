@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from perfguard.report.study.page import render_study_page
 from perfguard.report.study.rows import case_rows, kernel_rows, phase_rows, slice_rows
 from perfguard.study.evidence import StudyEvidence
 from perfguard.study.paper import load_paper
+from tests.changed_values import replace
 from tests.made_studies import EVIDENCE, NOTHING, RATIOS, toggle, with_toggle
 
 GOLDEN = Path(__file__).parent / "golden" / "study.md"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.records.facts import fact
@@ -13,6 +11,7 @@ from perfguard.report.html.tuning import render_tuning_page
 from perfguard.report.terminal.tuning import render_tuning, render_tuning_markdown, result_text, trial_line
 from perfguard.tuning.journal import open_journal
 from perfguard.tuning.tune import tune
+from tests.changed_values import replace
 from tests.printed_text import printed
 from tests.simulated_tuning import SimulatedTarget, product_of, toggle
 

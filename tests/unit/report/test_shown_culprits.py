@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
 from perfguard.records.verdict import Outcome
 from perfguard.report.culprits import MOST_SHOWN, beyond_culprits, change_text, contradiction, culprit_lines, place_of
 from perfguard.report.messages.catalog import describe
+from tests.changed_values import replace
 from tests.commented_results import REGRESSED
 from tests.example_attribution import attribution_of
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from rich.cells import cell_len
 
@@ -18,6 +16,7 @@ from perfguard.report.terminal.projection import render_projection
 from perfguard.report.terminal.result import render_result
 from perfguard.report.terminal.tables import FittedTable, fit, plain_table
 from tests.calibrated_machines import plan_of
+from tests.changed_values import replace
 from tests.example_attribution import attribution_of
 from tests.html_reports import a_breakdown, a_projection
 from tests.interchange_files import measured, suite_of

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.cli.output import plain_text
@@ -17,6 +15,7 @@ from perfguard.tasks.judging import judge
 from perfguard.tui.drawing.spans import plain, width_of
 from perfguard.tui.drawing.tasks import task_lines
 from perfguard.watch.view.run_view import TaskView
+from tests.changed_values import replace
 from tests.task_records import FIRST, LOADED, NOISE, SECOND, STARTED, measured, plan, timed, trained, write_task_run
 
 INT8 = TaskCell(backend="onnxruntime", precision=ModelPrecision.INT8, threads=1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.cli.output import plain_text
@@ -18,6 +16,7 @@ from perfguard.runner.training import at_limits, emulated, recorded_training, tr
 from perfguard.tui.drawing.spans import UNICODE, plain, width_of
 from perfguard.tui.drawing.training import training_lines
 from perfguard.watch.view.run_view import LogLine, TrainingView
+from tests.changed_values import replace
 from tests.made_trainings import CONFIG, LOST, OUTCOME, STARTED, TRAINED_ON, epoch, events, use, write_training
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from perfguard.records.changed_lines import ChangedLines, ChangedStatement
 from perfguard.records.plan import ArmSpec, ResolvedArm
 from perfguard.records.run import Arm
 from perfguard.runner.arms.changed_lines import changed_lines
+from tests.changed_values import replace
 
 BEFORE = '''\
 """A model."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import groupby
 
 import pytest
+from msgspec.structs import force_setattr
 
 from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, SampleTimed, StageStarted
 from perfguard.records.facts import fact
@@ -17,6 +17,7 @@ from perfguard.runner.blocks import measure
 from perfguard.runner.blocks.measure import measure_blocks, plan_block, plan_blocks
 from perfguard.runner.process import arm_worker
 from perfguard.runner.process.worker_process import WorkerFailure
+from tests.changed_values import replace
 from tests.measuring_runs import BOTH, SAMPLES, WARMUPS, FakeStarter, FakeWorker, Run
 
 
@@ -249,7 +250,7 @@ def test_pauses_spread_the_blocks_and_end_when_the_user_does(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(measure, "time", clock)
     run = Run(FakeStarter(), ["x"], blocks=3, stop=lambda _: clock.now > 130)
-    object.__setattr__(run.measuring, "pause_s", 20.0)
+    force_setattr(run.measuring, "pause_s", 20.0)
     run.go()
     assert [round(event.started_at) for event in run.of(BlockFinished)] == [100, 120]
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +19,7 @@ from perfguard.records.machine.fingerprint import (
     State,
     Topology,
 )
+from tests.changed_values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +15,7 @@ from perfguard.runner.blocks import calibrate
 from perfguard.runner.blocks.calibrate import ArmReport, BlockCost, block_cost, budget_shortage, fit_samples, plan_cases
 from perfguard.runner.blocks.measure import BLOCKS_OF_A_HASH_SEED
 from perfguard.runner.process.worker_process import WorkerFailure
+from tests.changed_values import replace
 
 CASES = tuple(Case(benchmark=name, target=f"bench:{name}") for name in ("x", "y"))
 

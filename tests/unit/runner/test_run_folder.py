@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +44,7 @@ from perfguard.records.steps.ops import (
 )
 from perfguard.records.training import TrainingPlanned
 from perfguard.runner.run_folder import RunFolder, read_events
+from tests.changed_values import replace
 from tests.made_trainings import CONFIG, OUTCOME, TRAINED_ON, WORKERS
 from tests.made_trainings import epoch as training_epoch
 from tests.made_trainings import use as training_use

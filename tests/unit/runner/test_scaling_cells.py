@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from perfguard.host.placement import sockets_of
 from perfguard.records.spec import Catalog
 from perfguard.runner.scaling import Axes, require_room, spread_request
 from perfguard.runner.session import Request, choose_cpus
+from tests.changed_values import replace
 from tests.unit.runner.test_placement import ADJACENT, _machine, _node
 
 BERT = "step.bert[layers=2,hidden=128,sequence=128,batch=4,dtype=fp32,mode=eager"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError, UsageError
 from perfguard.runner.arms import venvs
 from perfguard.runner.arms.venvs import IPEX, check_environment, create, environments_home, ready_environment
+from tests.changed_values import replace
 
 MISMATCH = (
     "ERROR! Intel® Extension for PyTorch* needs to work with PyTorch 2.8.*, but PyTorch 2.13.0+cpu is found. "

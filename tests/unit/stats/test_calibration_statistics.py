@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from perfguard.stats.calibration import (
     upper_bound,
 )
 from perfguard.stats.paired import SAMPLE_TRIM, estimate_paired, trimmed_mean
+from tests.changed_values import replace
 
 
 def sample_variance(values, trim):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from scipy import stats
 
 from perfguard.stats.p_values import benjamini_hochberg, holm, p_faster, p_outside, p_slower
 from perfguard.stats.paired import estimate_paired, from_standard_error
+from tests.changed_values import replace
 
 
 def test_p_is_the_one_sided_t_test_against_the_margin():

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -19,6 +18,7 @@ from perfguard.store.calibrations import (
     save_plan,
 )
 from tests.calibrated_machines import SCOPE, gate_of, plan_of
+from tests.changed_values import replace
 
 GATE = gate_of(
     "20260102T030405-aaaaaa",

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pyperf
 import pytest
@@ -11,6 +10,7 @@ from perfguard.host.probe import probe
 from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.records.run import Round
 from perfguard.store.baselines import CONTROL_KEY, STARTED_KEY, BaselineStore, metadata_of
+from tests.changed_values import replace
 
 INFO = BaselineInfo(
     schema=BASELINE_SCHEMA,

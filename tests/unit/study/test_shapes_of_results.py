@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.records.facts import fact
@@ -12,6 +10,7 @@ from perfguard.study.paper import Convergence, load_paper
 from perfguard.study.shapes.judge import shapes_of
 from perfguard.study.shapes.scaling import convergence_shape, fitted
 from perfguard.study.shapes.shape import JudgedClaim, ShapeOutcome
+from tests.changed_values import replace
 from tests.made_studies import (
     EVIDENCE,
     NOTHING,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 
@@ -29,6 +28,7 @@ from perfguard.study.hogbatch.claims import Ratio, claims_of, race, ratio_of
 from perfguard.study.hogbatch.collect import EVIDENCE, SEARCH_SEED, HogbatchPlan, candidates, collect, config_of
 from perfguard.study.hogbatch.evidence import ALGORITHMS, crossing
 from perfguard.study.shapes.shape import ShapeOutcome
+from tests.changed_values import replace
 
 SPEED = {"pytorch": 1.0, "cpu": 1.8, "large": 0.5, "hogbatch": 2.0, "adaptive": 2.2}
 """How fast each algorithm's loss falls here: exp(-speed * seconds * rate)."""
@@ -114,7 +114,7 @@ def test_every_setting_fits_the_data_of_every_shape(shape, algorithm):
 @pytest.mark.parametrize(("best_rate", "highest"), [(0.1, 0.3), (0.3, 1.0), (3.0, 10.0), (100.0, 30.0)])
 def test_higher_learning_rates_are_tried_while_they_help(plan, best_rate, highest):
     machine = Machine(best_rate)
-    collect(dataclasses.replace(plan, train=machine.train))
+    collect(replace(plan, train=machine.train))
     tried = [config for config in machine.configs if config.seed == SEARCH_SEED]
     assert {max(c.learning_rate for c in tried if c.algorithm == name) for name in ALGORITHMS} == {highest}
     raced = {config.learning_rate for config in machine.configs if config.seed != SEARCH_SEED}
@@ -142,7 +142,7 @@ def test_what_is_stored_is_not_measured_again(plan, machine):
 
 def test_the_budget_ends_a_study_and_the_next_call_goes_on(plan, machine):
     with pytest.raises(MeasurementError, match="nothing was measured"):
-        collect(dataclasses.replace(plan, budget_s=0.0))
+        collect(replace(plan, budget_s=0.0))
     assert collect(plan).problems == {}
 
 
@@ -152,7 +152,7 @@ def test_a_run_that_fails_is_named_and_stops_its_shape_alone(plan, machine):
             raise UsageError("no such device")
         return machine.train(config)
 
-    evidence = collect(dataclasses.replace(plan, train=train))
+    evidence = collect(replace(plan, train=train))
     assert evidence.shapes == ()
     assert {each.values["error"] for each in evidence.problems.values()} == {"no such device"}
 
@@ -164,7 +164,7 @@ def test_an_interrupted_study_keeps_what_it_has(plan, machine):
         return machine.train(config)
 
     with pytest.raises(InterruptedRunError):
-        collect(dataclasses.replace(plan, train=train))
+        collect(replace(plan, train=train))
     assert len(list((plan.folder / EVIDENCE).glob("*.json"))) == 5
 
 
@@ -172,10 +172,10 @@ def test_runs_of_another_machine_are_refused(plan, machine):
     collect(plan)
 
     def train(config):
-        return dataclasses.replace(machine.train(config), machine_id="other")
+        return replace(machine.train(config), machine_id="other")
 
     with pytest.raises(UsageError, match="choose another folder"):
-        collect(dataclasses.replace(plan, seeds=4, train=train))
+        collect(replace(plan, seeds=4, train=train))
 
 
 def test_a_damaged_file_is_named(plan):
@@ -211,12 +211,10 @@ def test_whether_adaptive_uses_the_workers_no_better_is_judged_by_an_interval_ov
     seeds = sorted({run.seed for run in evidence.raced("covtype", "adaptive")})
     part_of = dict(zip(seeds, itertools.cycle(parts), strict=False))
     runs = [
-        dataclasses.replace(
-            run, busy={"cpu": 0.9 * (part_of.get(run.seed, 1.0) if run.algorithm == "adaptive" else 1.0)}
-        )
+        replace(run, busy={"cpu": 0.9 * (part_of.get(run.seed, 1.0) if run.algorithm == "adaptive" else 1.0)})
         for run in evidence.runs
     ]
-    claims = {each.claim.code: each for each in claims_of(dataclasses.replace(evidence, runs=tuple(runs)))}
+    claims = {each.claim.code: each for each in claims_of(replace(evidence, runs=tuple(runs)))}
     assert claims["hogbatch.utilisation"].outcome is outcome
 
 
@@ -261,9 +259,9 @@ def test_a_race_that_one_side_never_ends_is_decided(plan):
 
     def slower(run):
         """The same run, stopped before the target."""
-        return dataclasses.replace(run, points=run.points[:3]) if run.algorithm == "cpu" and not run.is_search else run
+        return replace(run, points=run.points[:3]) if run.algorithm == "cpu" and not run.is_search else run
 
-    cut = dataclasses.replace(evidence, runs=tuple(map(slower, evidence.runs)))
+    cut = replace(evidence, runs=tuple(map(slower, evidence.runs)))
     assert min(end_s.values()) > 0
     lost, won = race(cut, "covtype", "cpu", "pytorch", target), race(cut, "covtype", "pytorch", "cpu", target)
     assert (lost.missed, lost.below(1.0)) == (3, ShapeOutcome.FAILS)
@@ -273,12 +271,12 @@ def test_a_race_that_one_side_never_ends_is_decided(plan):
 def test_another_question_is_measured_anew_and_another_shape_keeps_its_runs(plan, machine):
     collect(plan)
     before = len(machine.configs)
-    both = collect(dataclasses.replace(plan, shapes=("w8a",)))
+    both = collect(replace(plan, shapes=("w8a",)))
     assert both.shapes == ("covtype", "w8a")
     assert set(both.targets) == {"covtype", "w8a"}
     assert {config.data.source for config in machine.configs[before:]} == {"w8a"}
     before = len(machine.configs)
-    longer = collect(dataclasses.replace(plan, search_s=5.0))
+    longer = collect(replace(plan, search_s=5.0))
     assert len(machine.configs) > before
     assert longer.shapes == ("covtype",)  # w8a answers the other question
 

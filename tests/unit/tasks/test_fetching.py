@@ -6,13 +6,13 @@ import hashlib
 import io
 import resource
 import tarfile
-from dataclasses import replace
 
 import pytest
 
 from perfguard.errors import HostUnfitError, MeasurementError, UsageError
 from perfguard.tasks import fetching
 from perfguard.tasks.fetching import FETCHED, fetch
+from tests.changed_values import replace
 
 CONTENT = b"labels" + bytes(range(256))
 

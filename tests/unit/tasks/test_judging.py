@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.records.facts import fact
 from perfguard.records.task_results import CellOutcome
 from perfguard.records.tasks import Hardware, QualityKind, Scenario
 from perfguard.tasks.judging import judge, recommendation
+from tests.changed_values import replace
 from tests.task_records import FIRST, LOADED, NOISE, SECOND, answered, measured, plan, speed, timed, trained
 
 

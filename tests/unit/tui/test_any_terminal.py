@@ -154,7 +154,7 @@ def test_a_run_that_is_not_well_is_shown_as_far_as_it_is_known(drive, view: RunV
 
 
 def test_strange_characters_in_names_do_not_move_the_terminal(drive) -> None:
-    from dataclasses import replace
+    from tests.changed_values import replace
 
     run = a_run()
     cases = (replace(run.cases[2], case_id="bad\x1b[2J\tname\n日本語"), *run.cases)

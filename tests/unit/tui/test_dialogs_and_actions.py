@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from perfguard.errors import ConfigError, UsageError
 from perfguard.tui.launch import StartedCommand, TuiOptions, run_app
 from perfguard.watch.sources.recorded_runs import RecordedRun
 from perfguard.watch.view.run_view import RunState, RunView
+from tests.changed_values import replace
 from tests.tui_runs import RED, a_run, a_watch
 
 

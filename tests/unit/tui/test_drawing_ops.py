@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.records.facts import fact
@@ -14,6 +12,7 @@ from perfguard.report.op_tree import Frame, frames_of, tree_of
 from perfguard.tui.drawing.host import draw_topology
 from perfguard.tui.drawing.spans import ASCII, UNICODE, plain, width_of
 from perfguard.tui.drawing.steps import plot_flame, plot_waterfall
+from tests.changed_values import replace
 from tests.tui_runs import an_attribution, some_deltas
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.report.case_history import changes_before
@@ -12,6 +10,7 @@ from perfguard.tui.drawing.plots import plot_densities, plot_ecdf, plot_pairs
 from perfguard.tui.drawing.series import plot_series
 from perfguard.tui.drawing.spans import ASCII, UNICODE, Role, plain
 from perfguard.watch.view.run_view import CaseSeries
+from tests.changed_values import replace
 from tests.tui_runs import RED, a_history, a_series
 
 

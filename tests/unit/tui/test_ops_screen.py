@@ -152,7 +152,7 @@ def test_from_a_case_without_ops_one_key_leads_to_one_with_ops(drive) -> None:
 
 
 def test_ops_that_come_later_are_shown_when_they_come(drive) -> None:
-    from dataclasses import replace
+    from tests.changed_values import replace
 
     run = a_run()
     cases = tuple(replace(case, attribution=None) for case in run.cases)

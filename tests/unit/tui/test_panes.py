@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.records.facts import recorded_text
@@ -28,6 +26,7 @@ from perfguard.tui.drawing.verdicts import tally
 from perfguard.tui.tables.cases import case_lines
 from perfguard.tui.tables.ops import OpsView, op_lines, rows_of
 from perfguard.watch.view.run_view import RunState, RunView
+from tests.changed_values import replace
 from tests.tui_runs import OP_COUNTS, RED, a_case, a_run, a_series, an_attribution, some_deltas
 
 FACTS = FrameFacts(active="Live", glyphs=UNICODE, host="load 0.4  3.10 GHz")

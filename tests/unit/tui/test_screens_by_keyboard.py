@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.records.facts import fact, recorded_text
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
 from perfguard.tui.launch import TuiOptions
 from perfguard.watch.view.run_view import CaseState, RunState
+from tests.changed_values import replace
 from tests.tui_runs import RED, a_case, a_history, a_line, a_run, a_watch, with_case
 
 CHECKS = (

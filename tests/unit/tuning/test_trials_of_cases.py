@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.config import Config, LoadedConfig
@@ -17,6 +15,7 @@ from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy, 
 from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.session import Request
 from perfguard.tuning.case import FINAL_BLOCKS, TRIAL_BLOCKS, case_target
+from tests.changed_values import replace
 from tests.compared_cases import compared, unmeasured
 from tests.simulated_tuning import setting
 

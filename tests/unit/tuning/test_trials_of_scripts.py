@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import replace
 
 import pytest
 
@@ -24,6 +23,7 @@ from perfguard.tuning.journal import open_journal
 from perfguard.tuning.script import script_target
 from perfguard.tuning.toggles import toggles_of_script
 from perfguard.tuning.tune import tune
+from tests.changed_values import replace
 from tests.simulated_tuning import setting
 
 FUSED = setting(optimizer="fused")

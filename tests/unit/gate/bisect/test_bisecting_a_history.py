@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from perfguard.records.bisection import Answer, BisectionOutcome
 from perfguard.records.facts import fact
 from perfguard.runner.arms.git import CommitRange
 from tests.bisected_histories import SORT, SUM, outcome_of
+from tests.changed_values import replace
 from tests.example_attribution import attribution_of
 from tests.found_facts import codes_of
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from perfguard.records.bisection import BisectionOutcome
 from perfguard.runner.arms import git
 from perfguard.runner.arms.git import CommitRange
 from tests.bisected_histories import SORT, SUM, outcome_of, replace_verdicts
+from tests.changed_values import replace
 
 
 class TestKeeping:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -15,6 +14,7 @@ from perfguard.errors import StoreError
 from perfguard.integrations.formats import asv_results
 from perfguard.integrations.formats.asv_results import median_interval
 from perfguard.records.facts import fact
+from tests.changed_values import replace
 from tests.interchange_files import ASV, read, recorded, series_of
 
 COMMIT = "cb63287e63db10ce3eb0f3b8c279fd995678d0ae"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -11,6 +10,7 @@ from perfguard.integrations.formats.code_scanning import write_sarif
 from perfguard.records.facts import fact, recorded_text
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome
+from tests.changed_values import replace
 from tests.interchange_files import recorded
 from tests.recorded_runs import NOISY, SLOWER
 

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -25,6 +24,7 @@ from perfguard.records.run import Arm
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.runner.run_folder import read_events
+from tests.changed_values import replace
 from tests.interchange_files import recorded
 from tests.recorded_runs import ADVISORY, DATA, FAILING, NEW, NOISY, SAME, SLOWER
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import jsonschema
 import pytest
@@ -15,6 +14,7 @@ from perfguard.integrations.formats import charts, pytorch_records
 from perfguard.integrations.formats.importing import comparison_objection
 from perfguard.integrations.formats.suites import process_medians
 from perfguard.records.facts import fact
+from tests.changed_values import replace
 from tests.interchange_files import BENCHER, PYTORCH, measured, read, recorded, series_of, suite_of
 
 BMF_SCHEMA = {

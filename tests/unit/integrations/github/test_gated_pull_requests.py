@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from perfguard.integrations.github.pull_requests import (
 )
 from perfguard.report.comment.comment import CommentContext, render_comment
 from perfguard.runner.arms.credentials import FILES, VARIABLES, files_found
+from tests.changed_values import replace
 from tests.commented_results import BASE, MERGE, PASSED
 
 

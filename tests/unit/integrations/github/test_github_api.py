@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from dataclasses import replace
 
 import pytest
 from pytest_httpserver import HTTPServer
@@ -14,6 +13,7 @@ from perfguard.errors import StoreError, UsageError
 from perfguard.integrations.github.api import Artifact, GitHub
 from perfguard.integrations.github.connection import GitHubError, NotPermittedError
 from perfguard.store.artifacts import MOST_ZIP_BYTES
+from tests.changed_values import replace
 from tests.fake_github import REPOSITORY, FakeGitHub, as_json, refusal
 
 ARTIFACT = Artifact(id=1, name="perfguard-gate-1", size_bytes=10, expired=False)

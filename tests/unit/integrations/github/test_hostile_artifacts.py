@@ -9,7 +9,6 @@ import struct
 import tracemalloc
 import zipfile
 import zlib
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +22,7 @@ from perfguard.integrations.github.comments import require_consistent
 from perfguard.records.verdict import GateOutcome
 from perfguard.store import artifacts
 from perfguard.store.artifacts import parse_result, result_in_zip
+from tests.changed_values import replace
 from tests.commented_results import REGRESSED
 from tests.recorded_runs import DATA
 

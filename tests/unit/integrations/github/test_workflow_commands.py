@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.integrations.github.job import (
@@ -19,6 +17,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.culprits import culprit_texts
 from perfguard.report.lines import names_in
+from tests.changed_values import replace
 from tests.commented_results import PASSED, REGRESSED, SLOWER, gate_result, judged, regressed
 from tests.composite_action import commands_in, parse_outputs
 from tests.example_attribution import attribution_of

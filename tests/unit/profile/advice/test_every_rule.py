@@ -209,7 +209,7 @@ def test_all_advice_reads_as_its_golden_file():
     assert GOLDEN.read_text(encoding="utf-8") == f"{text}\n"
 
 
-FIELDS = tuple(Evidence.__dataclass_fields__)
+FIELDS = Evidence.__struct_fields__
 
 
 @settings(deadline=None)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfguard.profile.advice.advise import advise, new_findings
 from perfguard.records.facts import Severity, fact
 from perfguard.records.steps.ops import ChangeClass
+from tests.changed_values import replace
 from tests.finding_evidence import OPTIMIZER, change, comparison, delta, evidence, op, primitive, software
 
 ADAM = {"module": "Adam", "phase": OPTIMIZER, "shapes": "[64]"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,6 +17,7 @@ from perfguard.report.html.op_charts import Wedge, all_parts, donuts, elided, ic
 from perfguard.report.html.series import series
 from perfguard.report.html.svg import Element
 from perfguard.report.rows import case_rows
+from tests.changed_values import replace
 from tests.example_attribution import attribution_of
 from tests.html_reports import a_breakdown, a_projection, recorded
 from tests.recorded_runs import FAILING, MACHINE, SLOWER

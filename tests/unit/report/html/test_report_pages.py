@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from perfguard.records.facts import recorded_text
 from perfguard.records.verdict import Outcome
 from perfguard.report.html.content import RawFile, RunContent
 from perfguard.report.html.page import MARKER, asset, render_report
+from tests.changed_values import replace
 from tests.conftest import SOURCE
 from tests.html_reports import a_finding, a_profile, recorded
 from tests.recorded_runs import CASE_IDS, SLOWER

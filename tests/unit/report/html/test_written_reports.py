@@ -6,7 +6,6 @@ import json
 import random
 import re
 import shutil
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -20,6 +19,7 @@ from perfguard.records.facts import recorded_text
 from perfguard.report.pages.build import read_run, report_on
 from perfguard.report.pages.raw_files import MOST_RAW_BYTES, arm_facts, raw_files
 from perfguard.report.pages.site import write_page
+from tests.changed_values import replace
 from tests.html_reports import a_profile, a_project
 from tests.recorded_runs import DATA, SLOWER
 
