@@ -145,6 +145,8 @@ def test_every_setting_of_a_script_has_its_line_of_code(tmp_path):
         (TrialOutcome(verdict=TrialVerdict.OPEN, blocks=7), "no gain shown, removed"),
         (TrialOutcome(verdict=TrialVerdict.OPEN, blocks=1, is_cut_short=True), "not confirmed, kept"),
         (TrialOutcome(verdict=TrialVerdict.OPEN, blocks=5, is_kept=False), "not confirmed, kept"),
+        (TrialOutcome(verdict=TrialVerdict.OPEN, blocks=4, lower=-0.4, upper=0.1), "no gain shown, removed"),
+        (TrialOutcome(verdict=TrialVerdict.OPEN, blocks=4, lower=-0.4, upper=-0.3), "undecided, removed"),
         (TrialOutcome(verdict=TrialVerdict.SLOWER, blocks=5), "slower, removed"),
     ],
 )
