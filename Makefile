@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-long test-fast coverage parity check lint types layers mutants schemas codes proof-gates proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-result-checks proof-crashes proof-change-points proof-history proof-fleet proof-readers fuzz fuzz-api pictures docs build clean help
+.PHONY: run test test-long test-fast coverage parity check lint types layers mutants schemas codes proof-gates proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-result-checks proof-crashes proof-change-points proof-history proof-fleet proof-readers proof-slips fuzz fuzz-api pictures docs build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -141,6 +141,9 @@ proof-fleet: $(READY) ## Measure what the fleet costs, and simulate a night of 1
 
 proof-readers: $(READY) ## Two hundred readers of `perfguard serve` over ten million values (12 minutes, nothing else running)
 	$(BIN)/python -m tests.proof.readers_of_pages $(ARGS)
+
+proof-slips: $(READY) ## A case that slips by 4 % over 30 commits, gated live (half an hour, nothing else running)
+	$(BIN)/python -m tests.proof.slips_over_commits $(ARGS)
 
 fuzz-api: $(READY) ## Ten thousand requests to the API of `perfguard serve`, made from its own schema
 	PERFGUARD_FUZZED_REQUESTS=800 $(BIN)/python -m pytest -q tests/integration/service/test_fuzzed_api.py $(ARGS)

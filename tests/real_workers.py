@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from perfguard.benchmarks.catalog import BENCHMARKS
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RealStarter(ProcessStarter):
+class RealStarter(ProcessStarter, frozen=True, kw_only=True):
     """Starts real workers, and knows how they are to measure."""
 
     settings: MeasureSettings
