@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _LEVEL = 0.95
-_HALF_WIDTH = 1.96  # Standard errors of an interval at that level
+HALF_WIDTH = 1.96  # Standard errors of an interval at that level
 _LEAST_RUNS = 2  # Of each revision, for an interval over runs
 
 
@@ -59,7 +59,7 @@ def over_machines(cases: Sequence[CaseBetweenRevisions]) -> tuple[CaseOverMachin
 
 
 def _pooled_over(found: Sequence[CaseBetweenRevisions]) -> CaseOverMachines:
-    errors = [((case.upper or 0.0) - (case.lower or 0.0)) / 2 / _HALF_WIDTH for case in found]
+    errors = [((case.upper or 0.0) - (case.lower or 0.0)) / 2 / HALF_WIDTH for case in found]
     effect = pool_effects([case.log_ratio for case in found], errors, _LEVEL)
     return CaseOverMachines(
         case_id=found[0].case_id,
@@ -109,7 +109,7 @@ def _compared(found: Sequence[_Measured], before: str, after: str) -> CaseBetwee
     paired = [*_effects(found, after, before), *((-a, -c, -b) for a, b, c in _effects(found, before, after))]
     if not paired and not (earlier and later):
         return None
-    log_ratio, lower, upper = _pooled(paired) if paired else _over_runs(earlier, later)
+    log_ratio, lower, upper = pooled(paired) if paired else _over_runs(earlier, later)
     # Where one side was measured in pairs alone, their effect says what it took.
     before_s = statistics.median(earlier) if earlier else statistics.median(later) / math.exp(log_ratio)
     case_id, machine_id, stack_id = found[0].key
@@ -137,12 +137,12 @@ def _effects(found: Sequence[_Measured], candidate: str, baseline: str) -> list[
     ]
 
 
-def _pooled(effects: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
+def pooled(effects: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
     """Mean of paired effects, each weighted by the inverse of its variance."""
-    errors = [max((upper - lower) / 2 / _HALF_WIDTH, 1e-6) for _, lower, upper in effects]
+    errors = [max((upper - lower) / 2 / HALF_WIDTH, 1e-6) for _, lower, upper in effects]
     weights = [1 / error**2 for error in errors]
     mean = sum(weight * effect[0] for weight, effect in zip(weights, effects, strict=True)) / sum(weights)
-    half = _HALF_WIDTH / math.sqrt(sum(weights))
+    half = HALF_WIDTH / math.sqrt(sum(weights))
     return mean, mean - half, mean + half
 
 

@@ -107,9 +107,9 @@ def _repeats(commit: int) -> int:
 def _slips(row: Row) -> list[str]:
     """What a gate says of a slip."""
     return [
-        f"{100 * math.expm1(note['values']['log_ratio']):+.2f} % in {note['values']['changes']} changes"
+        f"{100 * math.expm1(note['values']['log_ratio']):+.2f} % ({note['code'].removeprefix('history.')})"
         for note in row["notes"]
-        if note["code"] == "history.slipped"
+        if note["code"] in ("history.slipped", "history.slipped_in_pairs")
     ]
 
 

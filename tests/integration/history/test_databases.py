@@ -10,7 +10,7 @@ from sqlalchemy import inspect, text, update
 from perfguard.errors import DatabaseError, DatabaseVersionError, NothingSelectedError
 from perfguard.history.changes import ChangeState, cases_on_machines, change_points_of
 from perfguard.history.database import Database, known_revisions, migrate, opened, revision_of
-from perfguard.history.queries import find_run, read_case_ids, read_log, read_points, read_run, read_samples
+from perfguard.history.queries import find_run, read_case_ids, read_log, read_pairs, read_points, read_run, read_samples
 from perfguard.history.recording import add_run, drop_samples
 from perfguard.history.revisions import compare_revisions
 from perfguard.history.states import read_states, state_change
@@ -124,6 +124,27 @@ def test_one_run_of_a_revision_gives_no_interval(database):
     (first, _) = compare_revisions(database, PROJECT, COMMITS[1], COMMITS[2]).cases
     assert (first.log_ratio, first.lower) == (pytest.approx(0.6931, abs=1e-3), None)
     assert compare_revisions(database, PROJECT, COMMITS[1], COMMITS[3]).cases == ()
+
+
+def test_effects_of_commits_come_from_runs_of_two_commits_and_the_same_software(database):
+    for before, after in ((1, 2), (2, 3)):
+        add_run(database, a_gate(before, after, 0.01 * after))
+    add_run(database, a_run(4))
+    add_run(database, a_gate(4, 5, 0.5, machine_id="another"))
+    add_run(database, replace(a_gate(5, 6, 0.5), candidate=code(6, stack_id="torch-2.14")))
+    add_run(database, replace(a_gate(6, 7, 0.5), candidate=code(7, source_id="f" * 40 + "+changed")))
+    add_run(database, replace(a_gate(8, 9, 0.5), baseline=code(8, commit=COMMITS[9])))
+    found = read_pairs(database, PROJECT, "machine", [CASES[0]], last=10)
+    assert [(pair.case_id, pair.baseline_commit, pair.commit) for pair in found] == [
+        (CASES[0], COMMITS[1], COMMITS[2]),
+        (CASES[0], COMMITS[2], COMMITS[3]),
+    ]
+    assert [pair.log_ratio for pair in found] == [pytest.approx(0.02), pytest.approx(0.03)]
+    assert (found[1].lower, found[1].upper) == (pytest.approx(0.02), pytest.approx(0.04))
+    assert (
+        read_pairs(database, PROJECT, "machine", CASES, last=1)
+        == read_pairs(database, PROJECT, "machine", CASES, last=10)[-2:]
+    )
 
 
 def test_a_regression_on_one_machine_only_is_said_so(database):

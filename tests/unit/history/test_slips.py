@@ -6,7 +6,8 @@ import pytest
 
 from perfguard.errors import UsageError
 from perfguard.history.changes import ChangeCause, ChangeState, StatedChange, cases_on_machines, change_points_of
-from perfguard.history.slips import slip_of
+from perfguard.history.queries import PairedEffect
+from perfguard.history.slips import COMMITS, slip_in_pairs, slip_of
 from perfguard.history.states import find_change
 from tests.changed_values import replace
 from tests.runs_over_time import runs
@@ -47,6 +48,59 @@ def test_a_change_that_somebody_calls_noise_is_no_slip():
     assert slip(points, [said]) is None
     assert slip(points, [replace(said, state=ChangeState.ACKNOWLEDGED)]) is not None
     assert slip(points, [replace(said, run_id=points[25].run_id)]) is not None
+
+
+def pairs(*effects, half=0.004):
+    """Gates of the commits c1, c2, …, each against the one before."""
+    return [
+        PairedEffect("step.net", f"c{number}", f"c{number - 1}", effect, effect - half, effect + half)
+        for number, effect in enumerate(effects, start=1)
+    ]
+
+
+def test_gates_of_consecutive_commits_add_up_to_a_slip():
+    found = slip_in_pairs(pairs(*[0.0015] * 25))
+    assert (found.code, found.subject.case_id) == ("history.slipped_in_pairs", "step.net")
+    assert found.values["log_ratio"] == pytest.approx(0.0375)
+    assert found.values["upper_log_ratio"] - found.values["lower_log_ratio"] == pytest.approx(2 * 5 * 0.004)
+    assert (found.values["commits"], found.values["since"]) == (25, "c0")
+
+
+def test_the_sum_is_of_the_newest_commits_alone():
+    found = slip_in_pairs(pairs(*[0.1] * 9, *[0.002] * COMMITS))
+    assert found.values["log_ratio"] == pytest.approx(0.002 * COMMITS)
+    assert (found.values["commits"], found.values["since"]) == (COMMITS, "c9")
+
+
+def test_gates_of_the_same_two_commits_count_as_one():
+    again = [PairedEffect("step.net", "c25", "c24", 0.0015, -0.0025, 0.0055)] * 3
+    found = slip_in_pairs([*pairs(*[0.0015] * 25), *again])
+    assert found.values["log_ratio"] == pytest.approx(0.0375)
+    assert found.values["commits"] == 25
+
+
+@pytest.mark.parametrize(
+    "gates",
+    [
+        [],
+        pairs(0.05),
+        pairs(*[0.0015] * 4),
+        pairs(*[-0.0015] * 25),
+        pairs(*[0.01, -0.01] * 12),
+        [pair for pair in pairs(*[0.0015] * 25) if pair.commit != "c23"],
+    ],
+    ids=["none", "one gate", "within the noise", "faster", "to and fro", "a gate is missing"],
+)
+def test_a_sum_that_noise_explains_or_one_gate_is_no_slip(gates):
+    assert slip_in_pairs(gates) is None
+
+
+def test_gates_that_go_round_in_a_circle_end():
+    forth, back = (
+        PairedEffect("step.net", "a", "b", 0.1, 0.09, 0.11),
+        PairedEffect("step.net", "b", "a", 0.1, 0.09, 0.11),
+    )
+    assert slip_in_pairs([back, forth]).values["commits"] == 2
 
 
 def test_a_change_no_larger_than_one_with_the_same_code_is_within_the_noise():
