@@ -61,12 +61,12 @@ def worker_of(url, name, *arguments):
     )  # fmt: skip
 
 
-def idle_cost(server, *, seconds):
-    """CPU share and wake-ups a second of an idle worker, after a minute in which it settles."""
+def idle_cost(server, *, seconds, settles_s=60.0):
+    """CPU share and wake-ups a second of an idle worker, once it has settled."""
     url = fresh(server, "idle")
     worker = worker_of(url, "idle-1")
     try:
-        time.sleep(60)
+        time.sleep(settles_s)
         before, started = Process.of(worker.pid), time.monotonic()
         time.sleep(seconds)
         after, took = Process.of(worker.pid), time.monotonic() - started
