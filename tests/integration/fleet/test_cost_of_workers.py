@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+pytestmark = pytest.mark.long  # They wait; the queue under fire is tested beside
+
 
 def test_an_idle_worker_is_woken_once_a_second_at_most(server):
     from tests.proof.fleet_at_scale import idle_cost
