@@ -25,17 +25,17 @@ _learned: set[Any] = set()
 
 def to_builtins(value: Any) -> Any:
     """Dictionaries, lists and scalars; tuples become lists, enums their values, nan and inf become None."""
-    if is_record(type(value)):
-        return {name: to_builtins(getattr(value, name)) for name in field_names(type(value))}
     if isinstance(value, Enum):
         return value.value
+    if value is None or isinstance(value, (str, int, float)):  # nearly all that events hold
+        return None if isinstance(value, float) and not math.isfinite(value) else value
     if isinstance(value, dict):
         return {str(to_builtins(key)): to_builtins(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [to_builtins(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    if not is_record(type(value)):
+        return value
+    return {name: to_builtins(getattr(value, name)) for name in field_names(type(value))}
 
 
 def is_record(kind: Any) -> bool:
