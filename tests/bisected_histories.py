@@ -146,7 +146,7 @@ def result_of(request, gate, *, exit_code, verdict):
 
 
 def replace_verdicts(gate):
-    """The same gate on a host that lets nothing be told."""
+    """The same gate on a host that is too unstable for a verdict."""
 
     def run(request, baseline, candidate):
         result = gate(request, baseline, candidate)

@@ -41,7 +41,7 @@ def facts(holder: Mapping[str, Any], code: str) -> list[dict[str, Any]]:
 
 
 def passes(result: Mapping[str, Any]) -> bool:
-    """Whether nothing is held against the change; a host that was disturbed is told so instead of a pass."""
+    """Whether the gate passes; on a disturbed host, whose verdict is `host-unstable`, that counts as a pass."""
     return result["exit_code"] == 0 or result["verdict"] == "host-unstable"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from perfguard.history.database import Database
+from perfguard.history.pairs import HALF_WIDTH, pooled
 from perfguard.history.queries import counts
 from perfguard.records.history import CaseBetweenRevisions, CaseOverMachines, ComparedRevisions
 from perfguard.stats.pooling import pool_effects
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _LEVEL = 0.95
-HALF_WIDTH = 1.96  # Standard errors of an interval at that level
 _LEAST_RUNS = 2  # Of each revision, for an interval over runs
 
 
@@ -135,15 +135,6 @@ def _effects(found: Sequence[_Measured], candidate: str, baseline: str) -> list[
         for each in found
         if each.commit == candidate and each.baseline_commit == baseline and each.effect is not None
     ]
-
-
-def pooled(effects: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
-    """Mean of paired effects, each weighted by the inverse of its variance."""
-    errors = [max((upper - lower) / 2 / HALF_WIDTH, 1e-6) for _, lower, upper in effects]
-    weights = [1 / error**2 for error in errors]
-    mean = sum(weight * effect[0] for weight, effect in zip(weights, effects, strict=True)) / sum(weights)
-    half = HALF_WIDTH / math.sqrt(sum(weights))
-    return mean, mean - half, mean + half
 
 
 def _over_runs(before: Sequence[float], after: Sequence[float]) -> tuple[float, float | None, float | None]:

@@ -12,9 +12,9 @@ from collections.abc import Collection, Sequence
 from perfguard.config import LoadedConfig
 from perfguard.history.changes import CaseOnMachine, cases_on_machines
 from perfguard.history.database import is_missing, opened
+from perfguard.history.pairs import HALF_WIDTH, PairedEffect, pooled, read_pairs
 from perfguard.history.project_names import project_name
-from perfguard.history.queries import MAX_RUNS, PairedEffect, read_pairs, read_points
-from perfguard.history.revisions import HALF_WIDTH, pooled
+from perfguard.history.queries import MAX_RUNS, read_points
 from perfguard.history.states import read_states
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.history import HistoryPoint

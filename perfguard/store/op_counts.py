@@ -1,6 +1,6 @@
 """Op counts: `census.json` in `baselines/<machine_id>/<suite>/`, to be committed.
 
-One row a line, so that a pull request shows what a change executes otherwise:
+One row a line, so that the diff of a pull request shows which op counts changed:
 
 ```
 {"schema": 1,

@@ -26,7 +26,7 @@ _FOREVER = timedelta(days=30)  # Ranks wait for as long as losses are computed
 
 
 class Ddp:
-    """Rank 0, which is told what to do; it tells the others.
+    """Rank 0: receives the orders and passes them on to the other ranks.
 
     Gradients are means over the ranks. Each rank has an equal part of a batch, but for the last ones of a short batch,
     so that the mean weighs their examples a little more; those without an example take the batch's first one.

@@ -10,7 +10,8 @@ from sqlalchemy import inspect, text, update
 from perfguard.errors import DatabaseError, DatabaseVersionError, NothingSelectedError
 from perfguard.history.changes import ChangeState, cases_on_machines, change_points_of
 from perfguard.history.database import Database, known_revisions, migrate, opened, revision_of
-from perfguard.history.queries import find_run, read_case_ids, read_log, read_pairs, read_points, read_run, read_samples
+from perfguard.history.pairs import read_pairs
+from perfguard.history.queries import find_run, read_case_ids, read_log, read_points, read_run, read_samples
 from perfguard.history.recording import add_run, drop_samples
 from perfguard.history.revisions import compare_revisions
 from perfguard.history.states import read_states, state_change

@@ -6,7 +6,7 @@ import pytest
 
 from perfguard.errors import UsageError
 from perfguard.history.changes import ChangeCause, ChangeState, StatedChange, cases_on_machines, change_points_of
-from perfguard.history.queries import PairedEffect
+from perfguard.history.pairs import PairedEffect
 from perfguard.history.slips import COMMITS, slip_in_pairs, slip_of
 from perfguard.history.states import find_change
 from tests.changed_values import replace
