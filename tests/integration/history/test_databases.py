@@ -7,6 +7,7 @@ import time
 import pytest
 from sqlalchemy import inspect, text, update
 
+from perfguard.config import load_config
 from perfguard.errors import DatabaseError, DatabaseVersionError, NothingSelectedError
 from perfguard.history.changes import ChangeState, cases_on_machines, change_points_of
 from perfguard.history.database import Database, known_revisions, migrate, opened, revision_of
@@ -14,6 +15,7 @@ from perfguard.history.pairs import read_pairs
 from perfguard.history.queries import find_run, read_case_ids, read_log, read_points, read_run, read_samples
 from perfguard.history.recording import add_run, drop_samples
 from perfguard.history.revisions import compare_revisions
+from perfguard.history.slips import read_slips
 from perfguard.history.states import read_states, state_change
 from perfguard.history.tables import REVISION, metadata, runs, values
 from perfguard.history.upkeep import back_up, copy_all, export_values, status_of, verify
@@ -146,6 +148,17 @@ def test_effects_of_commits_come_from_runs_of_two_commits_and_the_same_software(
         read_pairs(database, PROJECT, "machine", CASES, last=1)
         == read_pairs(database, PROJECT, "machine", CASES, last=10)[-2:]
     )
+
+
+def test_a_gate_is_given_the_slips_of_its_cases(database, url, tmp_path):
+    for after in range(1, 11):
+        add_run(database, a_gate(after - 1, after, 0.02))
+    settings = {"PERFGUARD_DATABASE": url, "PERFGUARD_PROJECT": PROJECT}
+    (found,) = read_slips(load_config(tmp_path, settings, {}), "machine", [CASES[0], "step.other"])
+    assert (found.code, found.subject.case_id) == ("history.slipped_in_pairs", CASES[0])
+    assert found.values["log_ratio"] == pytest.approx(0.2)
+    assert (found.values["commits"], found.values["since"]) == (10, COMMITS[0][:12])
+    assert read_slips(load_config(tmp_path, settings, {}), "another", CASES) == ()
 
 
 def test_a_regression_on_one_machine_only_is_said_so(database):
