@@ -17,6 +17,7 @@ _LIMIT_S = 60.0
 _REQUEUE_S = 15
 """How long Slurm holds a job that it starts again after a node's death: as long as a credential is valid."""
 FEATURE = "xeon"
+_REFUSING = "refuse-next-launch"
 NODES = ("node-1", "node-2", "node-3")
 
 
@@ -61,6 +62,10 @@ class Cluster:
     def start_controller(self) -> None:
         self._start("slurmctld", "-D", "-f", str(self.folder / "slurm.conf"))
         self._wait(self._answers)
+
+    def refuse_next_launch(self) -> None:
+        """Make the next job's start fail on its node, which Slurm then drains."""
+        (self.folder / _REFUSING).touch()
 
     def start_node(self, node: str) -> None:
         self._start("slurmd", "-D", "-N", node, "-f", str(self.folder / "slurm.conf"), name=node)
@@ -138,6 +143,9 @@ class Cluster:
         prolog = self.folder / "prolog"
         prolog.write_text(f"#!/bin/sh\necho export TMPDIR={self.folder}/$SLURMD_NODENAME\n")
         prolog.chmod(0o755)
+        refusal = self.folder / "refusal"
+        refusal.write_text(f"#!/bin/sh\n! rm {self.folder / _REFUSING} 2>/dev/null\n")
+        refusal.chmod(0o755)
         nodes = "\n".join(
             f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1 Features={FEATURE}"
             for node, port in zip(NODES, ports, strict=True)
@@ -152,6 +160,7 @@ AuthType=auth/munge
 AuthInfo=socket={self.folder}/munge.socket,cred_expire={_REQUEUE_S}
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
+Prolog={refusal}
 TaskProlog={prolog}
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU

@@ -45,6 +45,9 @@ T = TypeVar("T")
 _PREFIX = "perfguard-"  # Of the names of arrays
 _ATTEMPTS = "attempts.json"
 _NAME = re.compile("[0-9a-f]{16}")  # What follows the prefix, and the name of the array's folder
+_HELD = re.compile(
+    "JobHoldMaxRequeue|launch.*held"
+)  # Reasons of Slurm's own; a hold by a user or an administrator stays
 _MOST_BYTES = 2**28  # Of a file in the shared folder
 _LARGEST_ARRAY = 1_000  # Tasks; Slurm's own default is 1,001
 _GRACE_S = 180.0  # After a task has left Slurm's queue: its files may come late over a network
@@ -99,12 +102,21 @@ def _slurm(*command: str) -> str:
 
 
 def _listed() -> set[tuple[str, int]]:
-    """Array and index of each task of this user that Slurm still has."""
+    """Array and index of each task of this user that Slurm still has, and will start without a hand.
+
+    Slurm holds a task that it could not launch until somebody releases it. Such a task is cancelled: its shard gets
+    another attempt, and after the last one fails.
+    """
     found = set()
-    for line in _slurm("squeue", "--me", "--noheader", "--array", "--format=%j %K").splitlines():
-        job, _, index = line.strip().rpartition(" ")
+    for line in _slurm("squeue", "--me", "--noheader", "--array", "--format=%i|%r|%j").splitlines():
+        task, reason, job = line.strip().split("|", maxsplit=2)
+        index = task.partition("_")[2]
         name = job.removeprefix(_PREFIX)
-        if job.startswith(_PREFIX) and _NAME.fullmatch(name) and index.isdecimal():
+        if not (job.startswith(_PREFIX) and _NAME.fullmatch(name) and index.isdecimal()):
+            continue
+        if _HELD.fullmatch(reason):
+            _slurm("scancel", "--quiet", f"--name={job}", task)
+        else:
             found.add((name, int(index)))
     return found
 

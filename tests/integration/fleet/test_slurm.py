@@ -150,6 +150,21 @@ def test_jobs_that_slurm_has_lost_are_submitted_again(database, work, monkeypatc
     assert shard.attempt >= 2  # a gate that a busy host fails is tried again, too
 
 
+def test_a_job_that_slurm_holds_after_a_failed_launch_is_submitted_again(database, work, cluster, monkeypatch):
+    monkeypatch.setattr(slurm, "_GRACE_S", 1.0)
+    cluster.refuse_next_launch()
+    submission = submission_of(database, work, 1)
+    slurm.tend(database)
+    assert wait_for(lambda: "held" in cluster.run("squeue", "-h", "-o", "%r"))
+    (shard,) = ended(database, submission)
+    assert (shard.state, shard.attempt >= 2) == (ShardState.DONE, True)
+    (drained,) = (
+        node for node in slurm_clusters.NODES if "drain" in cluster.run("sinfo", "-h", "-n", node, "-o", "%T")
+    )
+    assert shard.host != drained
+    cluster.run("scontrol", "update", f"nodename={drained}", "state=resume")
+
+
 def test_what_is_scheduled_is_submitted_and_an_unfit_host_of_the_queue_is_no_node(database, work, cluster):
     register(database, "bench-1", probe(), ("lab",))
     state_fitness(database, "bench-1", Fitness.DRAINED)
