@@ -45,9 +45,7 @@ T = TypeVar("T")
 _PREFIX = "perfguard-"  # Of the names of arrays
 _ATTEMPTS = "attempts.json"
 _NAME = re.compile("[0-9a-f]{16}")  # What follows the prefix, and the name of the array's folder
-_HELD = re.compile(
-    "JobHoldMaxRequeue|launch.*held"
-)  # Reasons of Slurm's own; a hold by a user or an administrator stays
+_HELD = re.compile("JobHoldMaxRequeue|launch.*held")  # By Slurm itself, not by a user or an administrator
 _MOST_BYTES = 2**28  # Of a file in the shared folder
 _LARGEST_ARRAY = 1_000  # Tasks; Slurm's own default is 1,001
 _GRACE_S = 180.0  # After a task has left Slurm's queue: its files may come late over a network
@@ -102,10 +100,10 @@ def _slurm(*command: str) -> str:
 
 
 def _listed() -> set[tuple[str, int]]:
-    """Array and index of each task of this user that Slurm still has, and will start without a hand.
+    """Array and index of each task of this user that waits or runs in Slurm.
 
-    Slurm holds a task that it could not launch until somebody releases it. Such a task is cancelled: its shard gets
-    another attempt, and after the last one fails.
+    A task that Slurm could not launch is held until somebody releases it. It is cancelled and left out, so that its
+    shard gets another attempt.
     """
     found = set()
     for line in _slurm("squeue", "--me", "--noheader", "--array", "--format=%i|%r|%j").splitlines():
