@@ -24,6 +24,7 @@ from perfguard.errors import ConfigError, did_you_mean
 from perfguard.records.plan import EnvProfile
 from perfguard.records.run import Signal
 from perfguard.records.spec import SuiteSpec
+from perfguard.records.verdict import NARROW_MARGIN, WIDE_MARGIN
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -106,8 +107,9 @@ class Config(Struct, frozen=True, kw_only=True):
     """Upper bound on blocks."""
     seed: int | None = None
     """Seed of everything random; default: drawn for each run and recorded."""
-    margin: float = 0.005
-    """Smallest slowdown worth a flag, as a ratio."""
+    margin: float | None = None
+    """Smallest slowdown worth a flag, as a ratio; default: 0.005, or 0.0025 where the calibration of this machine and
+    suite allows it."""
     alpha: float = 0.008
     """Error rate of the times of one gate, over all its cases."""
     equivalence: float = 0.02
@@ -137,6 +139,16 @@ class Config(Struct, frozen=True, kw_only=True):
     """Days for which the history keeps the single samples of a run; its values are kept forever."""
     keys: dict[str, str] = field(default_factory=dict)
     """Other keys for `perfguard tui`, by action: `pause = "p"`; `?` there lists all."""
+
+    @property
+    def wide_margin(self) -> float:
+        """The margin on a machine whose calibration does not allow a narrow one."""
+        return WIDE_MARGIN if self.margin is None else self.margin
+
+    @property
+    def narrow_margin(self) -> float:
+        """The margin where the calibration allows a narrow one."""
+        return NARROW_MARGIN if self.margin is None else self.margin
 
 
 _OLD_KEYS = {"slices": "samples", "slice_s": "sample_s"}

@@ -100,13 +100,13 @@ def verdict_of(case_id, before, after, config):
             degrees_of_freedom=9,
             interval=Interval(lower=lower, upper=upper, level=0.95),
         )
-        if lower > math.log1p(config.margin):
+        if lower > math.log1p(config.wide_margin):
             outcome = Outcome.REGRESSED
         elif max(-lower, upper) < math.log1p(config.equivalence):
             outcome = Outcome.UNCHANGED
         else:
             outcome = Outcome.INCONCLUSIVE
-    comparison = unmeasured(case_id, estimate=estimate, margin_ratio=config.margin)
+    comparison = unmeasured(case_id, estimate=estimate, margin_ratio=config.wide_margin)
     return Verdict(
         case_id=case_id,
         outcome=outcome,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from perfguard.report.messages.catalog import CATALOG
+from perfguard.report.messages.catalog import messages
 from perfguard.report.messages.glossary import GLOSSARY
 from perfguard.report.messages.message import Message
 from perfguard.report.messages.template import placeholders
@@ -39,7 +39,7 @@ _PIPE = re.compile(r"(?<!\\)\|")
 
 def document() -> str:
     """The whole page."""
-    rooms = groupby(sorted(CATALOG.items()), key=lambda entry: entry[0].partition(".")[0])
+    rooms = groupby(sorted(messages().items()), key=lambda entry: entry[0].partition(".")[0])
     made = made_facts()
     parts = [_room(room, [_row(code, message, made) for code, message in entries]) for room, entries in rooms]
     return "\n".join([_HEAD, *parts])

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import perfguard
-from perfguard.report.messages.catalog import CATALOG
+from perfguard.report.messages.catalog import messages
 
 PACKAGE = Path(perfguard.__file__).parent
 SUBJECT = frozenset({"case_id", "arm", "op", "place"})
@@ -52,7 +52,7 @@ def codes_of_changes() -> frozenset[str]:
         if isinstance(parts[0], (ast.Constant, ast.FormattedValue)) and "." in ast.unparse(node)
     ]
     patterns = [re.compile(pattern) for pattern in set(written) if len(pattern) > len("[a-z_]+")]
-    return frozenset(code for code in CATALOG if any(pattern.fullmatch(code) for pattern in patterns))
+    return frozenset(code for code in messages() if any(pattern.fullmatch(code) for pattern in patterns))
 
 
 @cache

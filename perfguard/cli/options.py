@@ -70,7 +70,10 @@ setup_option = click.option(
     "--setup", metavar="COMMAND", help="Command that installs a git: arm's tree into its own venv: 'pip install .'."
 )
 margin_option = click.option(
-    "--margin", type=RatioType(), metavar="RATIO", help="Smallest slowdown worth a flag; default 0.5%."
+    "--margin",
+    type=RatioType(),
+    metavar="RATIO",
+    help="Smallest slowdown worth a flag; default 0.5%, or 0.25% where the calibration allows it.",
 )
 env_profile_option = click.option(
     "--env-profile",
@@ -290,7 +293,7 @@ def load(options: dict[str, Any], *, keys: tuple[str, ...] = MEASURING_KEYS) -> 
 
 
 def _require_detectable(loaded: LoadedConfig, options: dict[str, Any]) -> None:
-    margin = loaded.config.margin
+    margin = loaded.config.wide_margin
     if options.get("detected") and loaded.config.equivalence <= margin:
         raise UsageError(
             f"--detect {options['detected']}: only slowdowns above the margin of {format_ratio(margin)} are flagged; "

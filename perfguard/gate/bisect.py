@@ -292,8 +292,8 @@ def _equivalence_for(total: MeasuredTree, config: Config) -> float:
     effect to halve.
     """
     effects = [math.expm1(effect.log_ratio) for effect in _regressed_cases(total) if effect.log_ratio is not None]
-    slower = [effect for effect in effects if effect > config.margin]
-    return max(min(slower) / 2, config.margin) if slower else config.equivalence
+    slower = [effect for effect in effects if effect > config.wide_margin]
+    return max(min(slower) / 2, config.wide_margin) if slower else config.equivalence
 
 
 def _unexplained(total: MeasuredTree, culprit: MeasuredTree) -> tuple[Fact, ...]:

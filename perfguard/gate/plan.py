@@ -102,9 +102,10 @@ def _require_possible(request: Request, gating: list[str], *, detect_ratio: floa
     config = request.loaded.config
     if not gating:
         raise UsageError(f"suite {request.suite!r} has no gating case to plan for; list some in its `gating`")
-    if detect_ratio <= config.margin:
+    margin = config.wide_margin
+    if detect_ratio <= margin:
         raise UsageError(
-            f"--detect {detect_ratio:.2%} is not above the margin of {config.margin:.2%}, within which nothing is red; "
+            f"--detect {detect_ratio:.2%} is not above the margin of {margin:.2%}, within which nothing is red; "
             "ask for more, or lower the margin"
         )
     if detect_ratio >= 10:
@@ -126,7 +127,7 @@ def _from_calibration(calibrated: Calibrated) -> _Known | None:
 
 def _from_latest_run(request: Request, calibrated: Calibrated) -> _Known:
     """From the latest paired run of the suite on this machine, which must be there."""
-    margin = request.loaded.config.margin
+    margin = request.loaded.config.wide_margin
     policy = policy_of(request.loaded.config)
     for folder, data in _paired_runs(request, calibrated.scope.machine_id):
         paired = data.paired()

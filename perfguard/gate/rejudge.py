@@ -28,10 +28,13 @@ from perfguard.runner.run_folder import read_events
 from perfguard.watch.sources.event_sources import host_of, read_beside, selection_of
 
 
-def rejudge_run(loaded: LoadedConfig, folder: Path, events: Iterable[Event] | None = None) -> RunResult:
+def rejudge_run(
+    loaded: LoadedConfig, folder: Path, events: Iterable[Event] | None = None, *, margin_ratio: float | None = None
+) -> RunResult:
     """What a run's events add up to, judged by the present rule; read here unless given, as of a damaged run.
 
-    Of a recording of any length only a few numbers a sample are kept.
+    The margins are the recorded ones unless another is given. Of a recording of any length only a few numbers a sample
+    are kept.
 
     Raises:
         StoreError: The events cannot be read, or hold no start of a run.
@@ -47,7 +50,7 @@ def rejudge_run(loaded: LoadedConfig, folder: Path, events: Iterable[Event] | No
     if start is None:
         raise StoreError(f"{folder / 'events.jsonl'} holds no start of a run; nothing can be said of it")
     try:
-        data, gate = _replayed(loaded, start, _noticed(chain(before, stream), known))
+        data, gate = _replayed(loaded, start, _noticed(chain(before, stream), known), margin_ratio)
     except (ValueError, ArithmeticError) as error:
         raise StoreError(f"{folder / 'events.jsonl'} holds what cannot be judged: {error}") from error
     end = next((event for event in known if isinstance(event, RunFinished)), None)
@@ -99,7 +102,9 @@ def _noticed(events: Iterable[Event], known: list[Event]) -> Iterator[Event]:
         yield event
 
 
-def _replayed(loaded: LoadedConfig, start: RunStarted, events: Iterable[Event]) -> tuple[RunData, GateResult | None]:
+def _replayed(
+    loaded: LoadedConfig, start: RunStarted, events: Iterable[Event], margin_ratio: float | None
+) -> tuple[RunData, GateResult | None]:
     if start.mode != "paired":
         return RunData.of(events), None
     allowances = allowances_of(loaded) if start.gate.uses_allowances else ()
@@ -118,7 +123,7 @@ def _replayed(loaded: LoadedConfig, start: RunStarted, events: Iterable[Event]) 
         signals=signal_policy_of(loaded.config),
         allowances=allowances,
     )
-    data = replay(events, judge)
+    data = replay(events, judge, margin_ratio=margin_ratio)
     return data, judge.conclude(data)
 
 

@@ -215,6 +215,8 @@ class CalibrationSummary(Struct, frozen=True, kw_only=True):
     latest_at: str | None  # When the latest gate finished
     gates: int  # A/A gates, also those that reached no verdict
     placebo_gates: int  # Gates with relocated arms
+    placebo_limit: float  # Upper 95 % limit of the SD of placebo effects, log scale, over all cases; inf without one
+    margin_ratio: float  # Margin of the cases that have no larger one of their own
     pace: GatePace  # How long its blocks take
     false_alarms: FalseAlarms  # Of the gate as a whole
     cases: tuple[CalibratedCase, ...]  # Gating ones first, by id

@@ -161,7 +161,7 @@ class AnalysesPlanned(Struct, frozen=True, kw_only=True):
     """How much data the looks at the growing run are spread over; known after the first block."""
 
     blocks: int  # Blocks that the budget is expected to hold
-    margins: Mapping[str, float] = field(default_factory=dict)  # Placebo floors of cases where they are larger
+    margins: Mapping[str, float] = field(default_factory=dict)  # Larger margins of single cases
     margin_ratio: float | None = None  # Margin, where it is another than the configured one: that of an anchor
     equivalence_ratio: float | None = None  # Equivalence margin, likewise
 

@@ -51,11 +51,24 @@ class GateOutcome(str, Enum):
     DIFFERENT = "different"
 
 
+WIDE_MARGIN = 0.005
+"""Smallest slowdown worth a flag where nothing is known of the machine."""
+NARROW_MARGIN = 0.0025
+"""The same where a calibration shows that copies of one code at other places hardly differ."""
+
+
+class Margins(Struct, frozen=True, kw_only=True):
+    """Smallest slowdowns worth a flag, on one machine."""
+
+    ratio: float  # Of every case that is not in `cases`
+    cases: Mapping[str, float] = field(default_factory=dict)  # Larger ones, by case id
+
+
 class Policy(Struct, frozen=True, kw_only=True):
     """The rule a gate decides by. Source: docs/statistics.md."""
 
-    margin_ratio: float = 0.005  # Smallest effect worth a flag; H0 is `effect <= margin`
-    margins: Mapping[str, float] = field(default_factory=dict)  # Larger ones of single cases: their placebo floors
+    margin_ratio: float = WIDE_MARGIN  # Smallest effect worth a flag; H0 is `effect <= margin`
+    margins: Mapping[str, float] = field(default_factory=dict)  # Larger ones of single cases
     alpha: float = 0.008  # Family-wise error rate over the gating cases of one gate
     equivalence_ratio: float = 0.02  # `unchanged` needs the whole interval inside +- this
     interval_level: float = 0.95  # Level of the intervals that are shown and that `unchanged` is judged by

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from perfguard.errors import ExitCode, UsageError
 from perfguard.records.verdict import GateOutcome, Outcome
-from perfguard.report.messages.catalog import CATALOG
+from perfguard.report.messages.catalog import messages
 from perfguard.report.messages.glossary import GLOSSARY, meanings
 from perfguard.report.messages.message import UNKNOWN
 
@@ -87,7 +87,7 @@ def explain(word: str) -> tuple[Explanation, ...]:
 
 def groups() -> dict[str, tuple[str, ...]]:
     """Everything that can be explained, by kind: verdicts, exit codes, groups of codes, and terms."""
-    rooms = dict.fromkeys(code.partition(".")[0] for code in sorted(CATALOG))
+    rooms = dict.fromkeys(code.partition(".")[0] for code in sorted(messages()))
     return {
         "Verdicts": tuple(outcome.value for outcome in _VERDICTS),
         "Exit codes": tuple(str(int(code)) for code in _EXIT_CODES),
@@ -101,7 +101,7 @@ def _all() -> Iterator[Explanation]:
         yield Explanation(name=outcome.value, meaning=meaning)
     for code, meaning in _EXIT_CODES.items():
         yield Explanation(name=str(int(code)), meaning=meaning)
-    for name, message in CATALOG.items():
+    for name, message in messages().items():
         yield Explanation(
             name=name,
             meaning=message.about,

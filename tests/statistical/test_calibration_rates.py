@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from perfguard.gate.calibration.aa_gates import LARGEST_SPREAD
 from perfguard.stats.calibration import placebo_spread, pooled_spread
 from perfguard.stats.paired import estimate_paired
 from perfguard.stats.power import inflation_factor, sequential_blocks
@@ -54,6 +55,21 @@ def test_a_placebo_effect_of_a_per_cent_is_found_and_its_floor_covers_most_place
     assert (floors > 0).sum() >= fewest_allowed(found, trials)
     beyond = np.log1p(floors[floors > 0])[:, None] < spread * rng.standard_normal((1, 400))
     assert beyond.mean() < 0.025
+
+
+@pytest.mark.parametrize(("sd", "blocks"), [(0.004, 20), (0.01, 40)])
+def test_the_narrow_margin_is_given_to_quiet_machines_and_not_to_others(sd, blocks):
+    """Six cases, twenty gates: without placebo effects it is given in most calibrations, at 0.3 % in at most 5 %."""
+    rng = np.random.default_rng([8, blocks])
+    trials = 120
+
+    def is_given(spread):
+        effects = spread * rng.standard_normal(6 * 20)
+        values = effects[:, None] + sd * rng.standard_normal((effects.size, blocks))
+        return placebo_spread([estimate_paired(row, 0.95) for row in values.tolist()], 0.95).upper <= LARGEST_SPREAD
+
+    assert sum(is_given(0.0) for _ in range(trials)) >= fewest_allowed(0.9, trials)
+    assert sum(is_given(0.003) for _ in range(trials)) <= most_allowed(0.05, trials)
 
 
 @pytest.mark.parametrize(("kind", "coverage"), [("normal", 0.94), ("t4", 0.90)])

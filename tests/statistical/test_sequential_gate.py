@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from perfguard.gate.calibration.aa_gates import LARGEST_SPREAD
 from perfguard.gate.paired.compare_arms import CONFIRMATION_SHARE
 from perfguard.gate.rules.compare import SequentialGate
 from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import conclude
 from perfguard.records.run import BlockConditions, CaseSamples, PairedData
 from perfguard.records.spec import Case
-from perfguard.records.verdict import GateOutcome, Outcome, Policy
+from perfguard.records.verdict import NARROW_MARGIN, GateOutcome, Outcome, Policy
 from perfguard.stats.confirming import CONFIRMATION_ANALYSES
 from perfguard.stats.power import POWER, sequential_mde
 from tests.changed_values import replace
@@ -291,6 +292,22 @@ def test_identical_arms_are_not_red_at_the_default_level(missing, gates):
     )
     lower = stats.beta.ppf(1e-4, red, gates - red + 1) if red else 0.0
     assert lower <= POLICY.alpha
+
+
+def test_the_narrow_margin_stays_quiet_where_copies_of_one_code_differ_as_much_as_it_allows():
+    """Both the run and its confirmation draw the effect of their places anew, with the largest SD allowed."""
+    policy, gates, red = replace(POLICY, margin_ratio=NARROW_MARGIN), 300, 0
+    cases = cases_named(12)
+    for number in range(gates):
+        rng = np.random.default_rng([19, number])
+        run = Run(
+            rng, cases=cases, noise=normal, sd=0.01, effects=LARGEST_SPREAD * rng.standard_normal(12), blocks=60,
+            planned=60, policy=policy,
+        ).finish()  # fmt: skip
+        if Outcome.REGRESSED in run.outcomes:
+            elsewhere = LARGEST_SPREAD * rng.standard_normal(12)
+            red += run.confirm(rng, sd=0.01, effects=elsewhere) is GateOutcome.REGRESSED
+    assert red <= most_allowed(0.01, gates)
 
 
 def test_a_case_slower_by_the_clean_limit_is_seldom_left_as_unchanged_early():

@@ -11,9 +11,9 @@ import pytest
 from perfguard.profile.advice.advise import RULES
 from perfguard.records.facts import Fact
 from perfguard.records.steps.findings import PREFIX
-from perfguard.report.messages.catalog import CATALOG, describe
+from perfguard.report.messages.catalog import describe, messages
 from perfguard.report.messages.computed import COMPUTED
-from perfguard.report.messages.message import SECTIONS
+from perfguard.report.messages.message import sections
 from perfguard.report.messages.template import placeholders
 from tests.documented_codes import DOCUMENT, WORDS, document, glossary
 from tests.made_facts import SUBJECT, codes_of_changes, made_facts, modules
@@ -136,19 +136,19 @@ def test_the_walk_leaves_names_and_the_output_of_programs_alone(source):
 
 
 def test_every_code_that_is_made_is_a_constant_of_the_catalogue():
-    assert [made.place for made in made_facts() if made.code not in CATALOG] == []
+    assert [made.place for made in made_facts() if made.code not in messages()] == []
 
 
 def test_every_code_of_the_catalogue_is_made_somewhere():
     advised = {f"{PREFIX}{code}" for rule in RULES for code in rule.codes}
     made = {made.code for made in made_facts()} | advised | codes_of_changes()
-    assert sorted(CATALOG.keys() - made) == []
+    assert sorted(messages().keys() - made) == []
 
 
 def test_every_fact_gives_the_values_that_its_text_needs():
     missing = []
     for made in made_facts():
-        message = CATALOG.get(made.code)
+        message = messages().get(made.code)
         if message is None or made.is_open or callable(message.text):
             continue
         needed = {name for name, required in placeholders(message.text).items() if required}
@@ -158,23 +158,23 @@ def test_every_fact_gives_the_values_that_its_text_needs():
 
 
 def test_codes_are_a_room_and_what_was_found():
-    assert [code for code in CATALOG if not CODE.fullmatch(code)] == []
+    assert [code for code in messages() if not CODE.fullmatch(code)] == []
 
 
 def test_no_code_has_two_entries():
-    entries = Counter(code for section in SECTIONS.values() for code in section)
+    entries = Counter(code for section in sections().values() for code in section)
     assert [code for code, count in entries.items() if count > 1] == []
 
 
 def test_a_code_has_a_template_or_a_function():
-    entries = {code: message for section in SECTIONS.values() for code, message in section.items()}
+    entries = {code: message for section in sections().values() for code, message in section.items()}
     assert sorted(code for code, message in entries.items() if not message.text) == sorted(COMPUTED)
     assert [code for code, message in entries.items() if not message.about] == []
 
 
-@pytest.mark.parametrize("code", [code for code, message in CATALOG.items() if not callable(message.text)])
+@pytest.mark.parametrize("code", [code for code, message in messages().items() if not callable(message.text)])
 def test_every_template_can_be_filled(code):
-    values = dict.fromkeys(placeholders(CATALOG[code].text), 1)
+    values = dict.fromkeys(placeholders(messages()[code].text), 1)
     text = describe(Fact(code=code, values=values))
     assert text.strip()
     assert not any(mark in text for mark in ("{", "}", "[[", "]]"))
@@ -190,6 +190,6 @@ def test_the_documents_of_codes_and_words_are_current():
 
 def test_the_document_of_codes_names_each_code_with_what_it_holds():
     rows = [line for line in document().splitlines() if line.startswith("| `")]
-    assert len(rows) == len(CATALOG)
+    assert len(rows) == len(messages())
     (row,) = [row for row in rows if row.startswith("| `case.timed_out` |")]
     assert row.split(" | ")[1:3] == ["info", "`timeout_s`"]

@@ -22,9 +22,9 @@ def _complete_words(_: click.Context, __: click.Parameter, incomplete: str) -> l
     from click.shell_completion import CompletionItem
 
     from perfguard.report.explanations import groups
-    from perfguard.report.messages.catalog import CATALOG
+    from perfguard.report.messages.catalog import messages
 
-    words = (*(name for names in groups().values() for name in names), *CATALOG)
+    words = (*(name for names in groups().values() for name in names), *messages())
     return [CompletionItem(word) for word in words if word.startswith(incomplete) and " " not in word]
 
 

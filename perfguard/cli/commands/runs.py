@@ -39,7 +39,7 @@ def show_command(**options: Any) -> None:
     if options["rejudge"] or options["margin"] is not None:
         from perfguard.gate.rejudge import rejudge_run
 
-        result = rejudge_run(loaded, folder)
+        result = rejudge_run(loaded, folder, margin_ratio=options["margin"])
     else:
         result = show_run(loaded, folder)
     if options["fail_on"] is not None and result.gate is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections import Counter
@@ -22,9 +23,10 @@ from perfguard.records.calibration import (
     GatePace,
     Scope,
 )
+from perfguard.records.estimate import Estimate
 from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.spec import Gating
-from perfguard.records.verdict import GateResult, Outcome, Policy
+from perfguard.records.verdict import GateResult, Margins, Outcome, Policy
 from perfguard.stats.calibration import (
     CONFIDENCE,
     PlaceboSpread,
@@ -39,6 +41,9 @@ from perfguard.stats.paired import block_effect, estimate_paired
 from perfguard.stats.power import sequential_mde
 from perfguard.stats.voiding import void_blocks
 
+LARGEST_SPREAD = 0.002
+"""SD of placebo effects, log scale, up to which gates with the narrow margin are hardly ever red without a change
+(docs/decisions/0005-placebo-floor.md)."""
 MDE_MINUTES = (2, 5, 10, 20, 60)  # Lengths of a gate that the table of detectable effects is given for
 _DIGITS = 6  # Decimals of a stored log-ratio: a ten-thousandth of a per cent
 
@@ -181,15 +186,17 @@ def false_alarms(calibration: Calibration) -> FalseAlarms:
     return FalseAlarms(count=red, gates=len(counted), bound=upper_bound(red, len(counted)))
 
 
-def summarize(calibration: Calibration, *, max_blocks: int) -> CalibrationSummary:
-    """Everything that a calibration of any number of gates says; a gate has `max_blocks`, whatever its budget."""
+def summarize(calibration: Calibration, *, max_blocks: int, margins: Margins) -> CalibrationSummary:
+    """Everything that a calibration of any number of gates says.
+
+    A gate has at most `max_blocks`, whatever its budget, and these margins.
+    """
     gates = evidence(calibration)
     family = gating_cases(calibration)
     level = calibration.scope.alpha / max(1, len(family))
     times = [gate.finished_at for gate in calibration.gates]
     pace = pace_of(gates)
-    seen = {case_id for gate in gates for case_id in gate.cases}
-    cases = [_case(calibration, case_id, gating=case_id in family) for case_id in sorted(seen)]
+    cases = [_case(calibration, case_id, margins, gating=case_id in family) for case_id in _cases_of(calibration)]
     cases.sort(key=lambda case: not case.gating)
     found = []
     for case in cases:
@@ -202,6 +209,8 @@ def summarize(calibration: Calibration, *, max_blocks: int) -> CalibrationSummar
         latest_at=max(times, default=None),
         gates=len(calibration.gates),
         placebo_gates=sum(gate.placebo for gate in calibration.gates),
+        placebo_limit=placebo_limit(calibration),
+        margin_ratio=margins.ratio,
         pace=pace,
         false_alarms=false_alarms(calibration),
         cases=tuple(found),
@@ -236,20 +245,41 @@ def evidence(calibration: Calibration) -> tuple[AAGate, ...]:
     return tuple(gate for gate in calibration.gates if gate.is_counted) or calibration.gates
 
 
-def calibrated_margins(calibration: Calibration | None, margin_ratio: float) -> dict[str, float]:
-    """The margin of each case that has a placebo floor above the configured margin; the others are left out."""
-    if calibration is None:
-        return {}
-    case_ids = sorted({case_id for gate in evidence(calibration) for case_id in gate.cases})
-    floors = {case_id: placebo_of(calibration, case_id).floor_ratio for case_id in case_ids}
-    return {case_id: floor for case_id, floor in floors.items() if floor > margin_ratio}
+def calibrated_margins(calibration: Calibration, *, narrow_ratio: float, wide_ratio: float) -> Margins:
+    """The narrow margin where relocated arms are shown to differ by little, else the wide one.
+
+    A case has a larger margin where its placebo floor is larger, and the wide one where its own relocated arms differed
+    by more than the narrow one is good for.
+    """
+    ratio = narrow_ratio if placebo_limit(calibration) <= LARGEST_SPREAD else wide_ratio
+    cases = {}
+    for case_id in _cases_of(calibration):
+        placebo = placebo_of(calibration, case_id)
+        margin = max(wide_ratio if placebo.spread > LARGEST_SPREAD else ratio, placebo.floor_ratio)
+        if margin > ratio:
+            cases[case_id] = margin
+    return Margins(ratio=ratio, cases=cases)
+
+
+def placebo_limit(calibration: Calibration) -> float:
+    """Upper 95 % limit of the SD of placebo effects, log scale, over all cases together; inf without a placebo gate."""
+    estimates = (_placebo_estimates(calibration, case_id) for case_id in _cases_of(calibration))
+    return placebo_spread(list(itertools.chain.from_iterable(estimates)), CONFIDENCE).upper
+
+
+def _cases_of(calibration: Calibration) -> list[str]:
+    return sorted({case_id for gate in evidence(calibration) for case_id in gate.cases})
 
 
 def placebo_of(calibration: Calibration, case_id: str) -> PlaceboSpread:
     """How much the case differed between gates whose arms were relocated but identical."""
+    return placebo_spread(_placebo_estimates(calibration, case_id))
+
+
+def _placebo_estimates(calibration: Calibration, case_id: str) -> list[Estimate]:
     placebos = [gate for gate in evidence(calibration) if gate.placebo]
     samples = _samples(placebos, case_id)
-    return placebo_spread([estimate_paired(s.block_log_ratios, CONFIDENCE, block_variances(s)) for s in samples])
+    return [estimate_paired(s.block_log_ratios, CONFIDENCE, block_variances(s)) for s in samples]
 
 
 def block_variances(sample: CaseSample) -> list[float] | None:
@@ -269,7 +299,7 @@ def _samples(gates: Sequence[AAGate], case_id: str) -> list[CaseSample]:
     return [gate.cases[case_id] for gate in gates if case_id in gate.cases]
 
 
-def _case(calibration: Calibration, case_id: str, *, gating: bool) -> CalibratedCase:
+def _case(calibration: Calibration, case_id: str, margins: Margins, *, gating: bool) -> CalibratedCase:
     samples = _samples(evidence(calibration), case_id)
     values = [sample.block_log_ratios for sample in samples]
     spread = pooled_spread(values, variances=[block_variances(sample) for sample in samples])
@@ -292,7 +322,7 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
         placebo_gates=placebo.gates,
         placebo_spread=placebo.spread,
         placebo_floor_ratio=placebo.floor_ratio,
-        margin_ratio=max(calibration.scope.margin_ratio, placebo.floor_ratio),
+        margin_ratio=margins.cases.get(case_id, margins.ratio),
         mde=(),
     )
 

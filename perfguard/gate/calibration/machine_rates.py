@@ -34,6 +34,7 @@ from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
+from perfguard.records.verdict import Margins
 from perfguard.runner.session import Request, Session
 from perfguard.store.calibrations import (
     banked_file,
@@ -71,7 +72,7 @@ def scope_of(config: Config, *, machine_id: str, cpus: int, arm: ArmSummary | No
         env_profile=config.env_profile.value,
         rule=DECISION_RULE,
         alpha=config.alpha,
-        margin_ratio=config.margin,
+        margin_ratio=config.narrow_margin,
     )
 
 
@@ -91,28 +92,36 @@ def with_present_cases(calibration: Calibration, request: Request) -> Calibratio
     return replace(calibration, gates=gates) if gates else None
 
 
-def gate_error_rate(session: Session, *, screens: bool = False) -> tuple[Fact, dict[str, float]]:
-    """The error rate of this gate, and the placebo floors of cases above their margin; called once the arms are known.
+def gate_error_rate(session: Session, *, screens: bool = False) -> tuple[Fact, Margins]:
+    """The error rate of this gate, and its margins; called once the arms are known.
 
     It `screens` where a stored baseline clears what it can, and the rest is paired with its commit. A stored file that
-    cannot be read is no error: a gate that was measured is judged in any case. Without a calibration that holds there
-    are no floors.
+    cannot be read is no error: a gate that was measured is judged in any case. Without a calibration that holds the
+    margin is the wide one. Gates that make a calibration have the narrow one: they are red at least as often as others.
     """
     config = session.request.loaded.config
+    makes_margins = not session.request.gate.uses_calibrated_margins
+    uncalibrated = Margins(ratio=config.narrow_margin if makes_margins else config.wide_margin)
     machine_id = session.fingerprint.machine_id
     if session.request.patterns:
         # Calibrations are of suites.
-        return fact("rate.of_selection", severity=Severity.NOTABLE, alpha_ratio=config.alpha), {}
+        return fact("rate.of_selection", severity=Severity.NOTABLE, alpha_ratio=config.alpha), uncalibrated
     try:
         calibration = stored_calibration(session.request, machine_id)
     except StoreError as error:
         problem = str(error)
-        return fact("rate.unreadable", severity=Severity.NOTABLE, alpha_ratio=config.alpha, error=problem), {}
+        return fact("rate.unreadable", severity=Severity.NOTABLE, alpha_ratio=config.alpha, error=problem), uncalibrated
     arm = session.summaries.get(Arm.CANDIDATE.value)
     scope = scope_of(config, machine_id=machine_id, cpus=len(session.selection.cpus), arm=arm)
     state, _, found = rate_of(session.request, calibration, scope, screens=screens)
-    uses_margins = state.is_valid and session.request.gate.uses_calibrated_margins
-    return found, calibrated_margins(calibration, config.margin) if uses_margins else {}
+    if calibration is None or not state.is_valid or makes_margins:
+        return found, uncalibrated
+    return found, margins_of(config, calibration)
+
+
+def margins_of(config: Config, calibration: Calibration) -> Margins:
+    """The margins that a calibration allows under this configuration."""
+    return calibrated_margins(calibration, narrow_ratio=config.narrow_margin, wide_ratio=config.wide_margin)
 
 
 def rate_of(
@@ -121,7 +130,9 @@ def rate_of(
     """Whether a calibration holds for this scope, what it adds up to, and the error rate of a gate with this budget."""
     config, reach = request.loaded.config, {}
     state = calibration_state(calibration, scope, now=utc_now())
-    summary = summarize(calibration, max_blocks=config.max_blocks) if calibration else None
+    summary = None
+    if calibration is not None:
+        summary = summarize(calibration, max_blocks=config.max_blocks, margins=margins_of(config, calibration))
     if summary is not None and not screens:  # then pairs get what is left of the budget, which nobody knows beforehand
         effects = detectable_effects(
             summary, alpha=config.alpha, budget_s=request.budget_s, max_blocks=config.max_blocks

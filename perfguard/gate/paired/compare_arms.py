@@ -23,6 +23,7 @@ from perfguard.records.record import StoredOpCounts
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case
+from perfguard.records.verdict import Margins
 from perfguard.runner.measuring import ArmLayout, MeasuringLimits, calibrate, measure, prove_identity, start_arms
 from perfguard.runner.process.starting import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
@@ -121,7 +122,7 @@ def _touched(session: Session, arms: Mapping[Arm, ResolvedArm], plan: Plan) -> P
 def judge_of(
     session: Session,
     cases: tuple[Case, ...],
-    margins: Mapping[str, float],
+    margins: Margins,
     stage: Stage = Stage.MAIN,
     *,
     allowances: Sequence[Allowance] = (),
@@ -133,7 +134,7 @@ def judge_of(
     Against an anchor, the anchor's margin is tested instead of the gate's.
     """
     config = session.request.loaded.config
-    policy = replace(policy_of(config), margins=margins, alpha=config.alpha * level_share)
+    policy = replace(policy_of(config, margins), alpha=config.alpha * level_share)
     is_drift = stage is Stage.DRIFT
     if is_anchor or is_drift:
         margin = config.anchor_margin

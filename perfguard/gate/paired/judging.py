@@ -28,7 +28,7 @@ from perfguard.records.facts import fact
 from perfguard.records.run import Signal, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case
-from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy, Verdict
+from perfguard.records.verdict import GateOutcome, GateResult, Margins, Outcome, Policy, Verdict
 
 
 @dataclass(slots=True)
@@ -194,8 +194,11 @@ def _passed_by_construction(result: GateResult) -> GateResult:
     )
 
 
-def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
-    """Feed a recorded run to a judge, which then analyses where the live run looked; gives the run's data."""
+def replay(events: Iterable[Event], judge: PairedJudge, *, margin_ratio: float | None = None) -> RunData:
+    """Feed a recorded run to a judge, which then analyses where the live run looked; gives the run's data.
+
+    The margins are the recorded ones unless another is given.
+    """
     data = RunData()
     judge.untouched = data.untouched
     for event in events:
@@ -205,10 +208,11 @@ def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
                 judge.identical = event.identical
             case AnalysesPlanned():
                 policy = judge.policy
+                recorded = policy.margin_ratio if event.margin_ratio is None else event.margin_ratio
                 judge.policy = replace(
                     policy,
                     margins=event.margins,
-                    margin_ratio=event.margin_ratio or policy.margin_ratio,
+                    margin_ratio=recorded if margin_ratio is None else margin_ratio,
                     equivalence_ratio=event.equivalence_ratio or policy.equivalence_ratio,
                 )
                 judge.plan(event.blocks)
@@ -219,12 +223,14 @@ def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
     return data
 
 
-def policy_of(config: Config) -> Policy:
-    """The gate's rule from the configuration."""
+def policy_of(config: Config, margins: Margins | None = None) -> Policy:
+    """The gate's rule from the configuration, with the margins of the machine where they are known."""
+    found = margins or Margins(ratio=config.wide_margin)
     return Policy(
-        margin_ratio=config.margin,
+        margin_ratio=found.ratio,
+        margins=found.cases,
         alpha=config.alpha,
-        equivalence_ratio=max(config.equivalence, config.margin),  # who tolerates more asks for no finer proof
+        equivalence_ratio=max(config.equivalence, found.ratio),  # who tolerates more asks for no finer proof
         max_block_sd_ratio=config.max_block_sd,
     )
 

@@ -107,7 +107,7 @@ def gate_against_stored(
 def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
     """Verdicts of the session's fresh rounds against the stored ones; incomparable where the machines differ."""
     config = session.request.loaded.config
-    policy = replace(policy_of(config), equivalence_ratio=max(config.stored_equivalence, config.margin))
+    policy = replace(policy_of(config), equivalence_ratio=max(config.stored_equivalence, config.wide_margin))
     rounds, failures = session.data.rounds(), session.data.paired().failures
     reasons = reasons_against(session, stored)
     before = {} if reasons else stored.rounds

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from perfguard.records.steps.findings import PREFIX, Finding
 from perfguard.records.steps.ops import StepPhase
 from perfguard.report.messages.catalog import describe
-from perfguard.report.messages.message import SECTIONS, UNKNOWN, Message
+from perfguard.report.messages.message import UNKNOWN, sections
 from perfguard.report.messages.template import fill
-
-ADVICE: Mapping[str, Message] = {code.removeprefix(PREFIX): message for code, message in SECTIONS["advice"].items()}
-"""By code, without its prefix."""
 
 
 def title_of(finding: Finding) -> str:
@@ -34,7 +29,8 @@ def gain_of(finding: Finding) -> str:
 
 def _text(finding: Finding, recorded_as: str, field: str) -> str:
     """As an older version recorded it, else from the catalogue."""
-    recorded, advice = finding.values.get(recorded_as), ADVICE.get(finding.code.removeprefix(PREFIX))
+    recorded = finding.values.get(recorded_as)
+    advice = sections()["advice"].get(f"{PREFIX}{finding.code.removeprefix(PREFIX)}")
     if recorded is not None or advice is None:
         return str(recorded or "")
     return fill(getattr(advice, field), finding)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
 from perfguard.records.facts import Fact
 from perfguard.report.messages.computed import COMPUTED
-from perfguard.report.messages.message import SECTIONS, Message
+from perfguard.report.messages.message import Message, sections
 from perfguard.report.messages.template import fill
 from perfguard.units import printable
 
-CATALOG: Mapping[str, Message] = {
-    code: replace(message, text=COMPUTED[code]) if code in COMPUTED else message
-    for section in SECTIONS.values()
-    for code, message in section.items()
-}
-"""Every code that this version knows."""
+
+@functools.cache
+def messages() -> Mapping[str, Message]:
+    """Every code that this version knows."""
+    return {
+        code: replace(message, text=COMPUTED[code]) if code in COMPUTED else message
+        for section in sections().values()
+        for code, message in section.items()
+    }
 
 
 def describe(fact: Fact) -> str:
@@ -32,7 +36,7 @@ def describe(fact: Fact) -> str:
 
 
 def _text(fact: Fact) -> str:
-    message = CATALOG.get(fact.code)
+    message = messages().get(fact.code)
     if message is None:
         return _plain(fact)
     return message.text(fact) if callable(message.text) else fill(message.text, fact)

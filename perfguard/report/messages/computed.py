@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from perfguard.records.facts import Fact, Value
-from perfguard.report.messages.message import SECTIONS
+from perfguard.report.messages.message import sections
 from perfguard.report.messages.template import fill, number
 from perfguard.units import format_bytes, format_duration, format_effect, format_ratio, format_seconds, shorten
 
@@ -113,7 +113,7 @@ def _not_yet(found: Fact) -> str:
 
 
 def _expired(found: Fact) -> str:
-    reason = SECTIONS["error_rate"].get(str(found.values["reason"]))
+    reason = sections()["error_rate"].get(str(found.values["reason"]))
     why = fill(str(reason.text), found) if reason is not None else str(found.values["reason"])
     before = fill(f". Before: {_ALARMS}", found)
     return fill(f"{_SCREENED}{_BY_DESIGN}", found) + f"calibration expired ({why}) → perfguard calibrate" + before

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from configparser import ConfigParser, ExtendedInterpolation
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,7 +24,11 @@ class Message(Struct, frozen=True):
     """For advice: what following it brought elsewhere, never an estimate for this step, with its source."""
 
 
-def _read() -> dict[str, dict[str, Message]]:
+@functools.cache
+def sections() -> Mapping[str, Mapping[str, Message]]:
+    """Entries by subject and code, read on first use; computed texts are empty."""
+    from configparser import ConfigParser, ExtendedInterpolation
+
     parser = ConfigParser(delimiters=("=",), interpolation=ExtendedInterpolation(), empty_lines_in_values=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(Path(__file__).with_name("catalog.ini").read_text(encoding="utf-8"))
@@ -36,6 +40,3 @@ def _read() -> dict[str, dict[str, Message]]:
         }
         for section in parser.sections()
     }
-
-
-SECTIONS: Mapping[str, Mapping[str, Message]] = _read()  # Entries by subject and code; computed texts are empty

@@ -74,9 +74,11 @@ def _head(summary: CalibrationSummary) -> list[str]:
     counted, relocated, pace = summary.false_alarms.gates, summary.placebo_gates, summary.pace
     start = f", {format_seconds(pace.startup_s)} of it to start the workers" if pace.knows_cases else ""
     beside = f"{format_seconds(pace.overhead_s)} beside them"
+    limit = f"; relocated arms differ by an SD of at most {format_ratio(summary.placebo_limit)}" if relocated else ""
     return [
         f"gates      {summary.gates}, {counted} of them reached a verdict, {relocated} had relocated arms; {span}",
         f"pace       {format_seconds(pace.block_s)} a block of all cases{start}; {beside}",
+        f"margin     {format_ratio(summary.margin_ratio)}{limit}",
     ]
 
 

@@ -45,13 +45,12 @@ class FrameFacts(Struct, frozen=True, kw_only=True):
 
 def head_lines(view: RunView, facts: FrameFacts, width: int, height: int) -> list[Line]:
     """As many lines (1 to 4) as there is room for, the most important ones first."""
-    conditions = _conditions(view, facts)
-    lines = [
-        _first_line(view, facts, width),
-        _run_line(view, facts, width),
-        _beside(_verdict(view), EMPTY if height > 3 else conditions, width),
-        _beside(_tally_of_ended(view), conditions, width),
-    ]
+    conditions, is_tall = _conditions(view, facts), height > 3
+    lines = [_first_line(view, facts, width), _run_line(view, facts, width, has_bar=not is_tall)]
+    if is_tall and view.outcome is not None:
+        lines += [_verdict(view), _beside((Span(" "), *tally(view.cases)), conditions, width)]
+    else:
+        lines += [_beside(_verdict(view), conditions, width), _bar(view, facts, width - 8)]
     return lines[:height]
 
 
@@ -126,10 +125,10 @@ def _progress_text(progress: Progress) -> str:
     return ", ".join(parts)
 
 
-def _run_line(view: RunView, facts: FrameFacts, width: int) -> Line:
+def _run_line(view: RunView, facts: FrameFacts, width: int, *, has_bar: bool) -> Line:
     """The run at the left, as much about its progress at the right as there is room for."""
     left = _run(view, facts, width)
-    right = _longest(_progress(view, facts, width), width - width_of(left) - 1)
+    right = _longest(_progress(view, facts, width, has_bar=has_bar), width - width_of(left) - 1)
     return _beside(left, right, width)
 
 
@@ -149,25 +148,31 @@ def _run(view: RunView, facts: FrameFacts, width: int) -> Line:
     return line(*parts)
 
 
-def _progress(view: RunView, facts: FrameFacts, width: int) -> list[Line]:
+def _progress(view: RunView, facts: FrameFacts, width: int, *, has_bar: bool) -> list[Line]:
     """What could be said, the longest first: case, bar and words; bar and words; words."""
     progress = view.progress
     if view.state is RunState.FINISHED or progress is None:
         return [line(Span(f"{view.run_id or ''} ", Role.MUTED))]
     words = f"{_progress_text(progress)} "
-    share = progress_share(progress)
-    bar: list[Span] = []
-    if share is not None:
-        done = round(share * _BAR_WIDTH)
-        bar = [
-            Span(facts.glyphs.bar * done, Role.ACCENT),
-            Span(facts.glyphs.horizontal * (_BAR_WIDTH - done), Role.AXIS),
-            Span(f" {format_share(share)}", Role.MUTED),
-            Span("  "),
-        ]
+    bar = (*_bar(view, facts, _BAR_WIDTH), Span("  ")) if has_bar else ()
     timed = [case.title for case in view.cases if case.case_id == progress.case_id]
     case = [Span(f"{shortened(printable(name), max(16, width // 4))}  ", Role.MUTED) for name in timed]
     return [line(*case, *bar, words), line(*bar, words), line(words)]
+
+
+def _bar(view: RunView, facts: FrameFacts, width: int) -> Line:
+    """` ━━━━━─────── 37 %`, the bar itself being `width` wide; empty where nothing is known of the run's end."""
+    share = progress_share(view.progress) if view.progress is not None else None
+    if share is None or view.state is RunState.FINISHED:
+        return EMPTY
+    done = round(share * width)
+    rest = facts.glyphs.horizontal * (width - done)
+    return line(
+        " ",
+        Span(facts.glyphs.bar * done, Role.ACCENT),
+        Span(rest, Role.AXIS),
+        Span(f" {format_share(share)}", Role.MUTED),
+    )
 
 
 def _verdict(view: RunView) -> Line:
@@ -177,11 +182,6 @@ def _verdict(view: RunView) -> Line:
     if not view.cases:
         return EMPTY if view.training is not None or view.task is not None else line(Span(" no case yet", Role.MUTED))
     return (Span(" "), *tally(view.cases))
-
-
-def _tally_of_ended(view: RunView) -> Line:
-    """How many cases ended how, where the line above says what the run did."""
-    return (Span(" "), *tally(view.cases)) if view.outcome is not None and view.cases else EMPTY
 
 
 def _conditions(view: RunView, facts: FrameFacts) -> Line:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
@@ -87,6 +88,12 @@ def role_of_interval(case: CaseView) -> Role:
     return Role.SAME
 
 
+def role_of_candidate(case: CaseView) -> Role:
+    """Role of the candidate's samples: that of the effect where it is clear."""
+    role = role_of_interval(case)
+    return Role.CANDIDATE if role is Role.SAME else role
+
+
 def ends_of(case: CaseView) -> tuple[float, float] | None:
     """Both ends of the interval as ratios; None where one is unknown."""
     if case.lower is None or case.upper is None or not (math.isfinite(case.lower) and math.isfinite(case.upper)):
@@ -128,11 +135,13 @@ def _draw_bar(grid: Grid, ends: tuple[float, float], axis: EffectAxis, glyphs: G
         grid.put(grid.width - 1, 0, glyphs.clipped_right, role)
 
 
-def plot_ecdf(series: CaseSeries, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+def plot_ecdf(
+    series: CaseSeries, width: int, height: int, glyphs: Glyphs, *, candidate: Role = Role.CANDIDATE
+) -> list[Line]:
     """Empirical distribution functions from 0 to 100 %: how the whole distribution moved, not only its middle.
 
-    The outermost hundredth of samples is cut off; the baseline may have none. Labels, axis and legend are included in
-    `width` and `height`.
+    The outermost hundredth of samples is cut off; the baseline may have none. `candidate` is the role of its curve.
+    Labels, axis and legend are included in `width` and `height`.
     """
     values = sorted(value for value in (*series.baseline_s, *series.candidate_s) if math.isfinite(value))
     if not values:
@@ -144,19 +153,19 @@ def plot_ecdf(series: CaseSeries, width: int, height: int, glyphs: Glyphs) -> li
     bounds = bounds_of(values[cut_off : len(values) - cut_off])
     canvas = Canvas(inner_width, inner_height, glyphs)
     _draw_curve(canvas, series.baseline_s, bounds, Role.BASELINE, "b")
-    _draw_curve(canvas, series.candidate_s, bounds, Role.CANDIDATE, "c")
+    _draw_curve(canvas, series.candidate_s, bounds, candidate, "c")
     labels = {0: "100 %", inner_height // 2: "50 %", inner_height - 1: "0 %"} if inner_height > 2 else {}
     rows = [
         (Span(f"{labels.get(row, ''):>{_ECDF_LABELS}}{glyphs.vertical}", Role.AXIS), *content)
         for row, content in enumerate(canvas.lines())
     ]
-    return [_ecdf_legend(series, width, glyphs), *rows, *_ecdf_axis(width, bounds, glyphs)]
+    return [_ecdf_legend(series, width, glyphs, candidate), *rows, *_ecdf_axis(width, bounds, glyphs)]
 
 
-def _ecdf_legend(series: CaseSeries, width: int, glyphs: Glyphs) -> Line:
+def _ecdf_legend(series: CaseSeries, width: int, glyphs: Glyphs, candidate: Role) -> Line:
     """Which curve is which arm, with as many words before that as there is room for."""
     marks = ("b", "c") if glyphs.is_ascii else ("⠂⠂", "⠒⠒")
-    arms = line(Span(f"{marks[1]} candidate", Role.CANDIDATE))
+    arms = line(Span(f"{marks[1]} candidate", candidate))
     if series.baseline_s:
         arms = line(Span(f"{marks[0]} baseline", Role.BASELINE), "  ", *arms)
     heads = (line(words, *arms) for words in ("samples of an iteration  ", "samples  "))
@@ -190,13 +199,16 @@ def _ecdf_axis(width: int, bounds: tuple[float, float], glyphs: Glyphs) -> list[
     return grid.lines()
 
 
-def plot_densities(series: CaseSeries, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+def plot_densities(
+    series: CaseSeries, width: int, height: int, glyphs: Glyphs, *, case: CaseView | None = None
+) -> list[Line]:
     """Kernel density estimates of each arm's latest samples on one axis; the outermost hundredth is cut off.
 
-    Gaussian kernels, bandwidth by Silverman's rule (1986, eq. 3.28). Names and axis are included in `width` and
-    `height`.
+    The axis has a point at each arm's median, and between them the effect of `case`. Gaussian kernels, bandwidth by
+    Silverman's rule (1986, eq. 3.28). Names and axis are included in `width` and `height`.
     """
-    arms = (("baseline", series.baseline_s, Role.BASELINE), ("candidate", series.candidate_s, Role.CANDIDATE))
+    candidate = role_of_candidate(case) if case is not None else Role.CANDIDATE
+    arms = (("baseline", series.baseline_s, Role.BASELINE), ("candidate", series.candidate_s, candidate))
     found = [(name, list(filter(math.isfinite, values[-_DENSITY_SAMPLES:])), role) for name, values, role in arms]
     shown = [arm for arm in found if arm[1]]
     if not shown:
@@ -222,9 +234,23 @@ def plot_densities(series: CaseSeries, width: int, height: int, glyphs: Glyphs) 
         lines += grid.lines()
     axis = Grid(width, 2)
     axis.fill(range(width), [0], glyphs.horizontal, Role.AXIS)
+    medians = [position(statistics.median(values), low, high, width) for _, values, _ in shown]
+    if case is not None and case.log_ratio is not None and len(shown) == 2:
+        _span_medians(axis, medians, effect_span(case).text, candidate, glyphs)
+    for column, (_, _, role) in zip(medians, shown, strict=True):
+        axis.put(column, 0, glyphs.point, role)
     axis.write(0, 1, format_seconds(low), Role.AXIS)
     axis.write(width - len(format_seconds(high)), 1, format_seconds(high), Role.AXIS)
     return [*lines, *axis.lines()]
+
+
+def _span_medians(axis: Grid, medians: Sequence[int], effect: str, role: Role, glyphs: Glyphs) -> None:
+    """`━━ +6.29 % ━━` from one median to the other; the effect is left out where it does not fit."""
+    first, last = sorted(medians)
+    axis.fill(range(first, last), [0], glyphs.bar, role)
+    text = f" {effect} "
+    if last - first >= len(text) + 4:
+        axis.write((first + last + 1 - len(text)) // 2, 0, text, role)
 
 
 def _densities(values: Sequence[float], low: float, high: float, columns: int) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from perfguard.records.verdict import GateOutcome, Outcome
@@ -96,13 +96,23 @@ def is_worth_a_look(case: CaseView) -> bool:
 
 
 def tally(cases: Sequence[CaseView]) -> Line:
-    """How many cases have which verdict so far: `▲ 1 regressed  = 12 unchanged  ○ 3 open`."""
+    """How many cases have which verdict so far: `▲ 1 regressed  = 12 unchanged  (advisory: ○ 3)`."""
+    gating = [
+        Span(f"{mark.sign} {count} {mark.word}", mark.role)
+        for mark, count in _counted(case for case in cases if case.is_gating)
+    ]
+    advisory = ", ".join(
+        f"{mark.sign} {count}" for mark, count in _counted(case for case in cases if not case.is_gating)
+    )
+    parts = [*gating, Span(f"(advisory: {advisory})", Role.MUTED)] if advisory else gating
+    return line(*(piece for part in parts for piece in (Span("  "), part)))[1:]
+
+
+def _counted(cases: Iterable[CaseView]) -> list[tuple[WordStyle, int]]:
+    """What is said of how many cases, in order of urgency."""
     counts: Counter[tuple[float, str, WordStyle]] = Counter()
     for case in cases:
         is_final = case.outcome is not None or case.state in (CaseState.FAILED, CaseState.MEASURED)
         mark = mark_of(case) if is_final else _STATES[CaseState.OPEN]
         counts[urgency(case), mark.word, mark] += 1
-    parts: list[Span] = []
-    for (_, _, mark), count in sorted(counts.items()):
-        parts += [Span("  "), Span(f"{mark.sign} {count} {mark.word}", mark.role)]
-    return line(*parts[1:])
+    return [(mark, count) for (_, _, mark), count in sorted(counts.items())]

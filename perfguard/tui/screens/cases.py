@@ -8,7 +8,7 @@ from typing import Any
 from textual.containers import Container
 from textual.widget import Widget
 
-from perfguard.tui.drawing.plots import EffectAxis, plot_densities, plot_ecdf, plot_pairs
+from perfguard.tui.drawing.plots import EffectAxis, plot_densities, plot_ecdf, plot_pairs, role_of_candidate
 from perfguard.tui.drawing.spans import UNICODE, Glyphs, Line, Role, Span, line
 from perfguard.tui.drawing.tasks import task_lines
 from perfguard.tui.drawing.training import training_lines
@@ -81,7 +81,7 @@ class LiveScreen(_CaseScreen):
 
     def _draw_densities(self, width: int, height: int) -> list[Line]:
         case = self.session.case
-        return plot_densities(self.session.series(case), width, height, self.glyphs) if case else []
+        return plot_densities(self.session.series(case), width, height, self.glyphs, case=case) if case else []
 
     def draw_detail(self, width: int, height: int) -> list[Line]:
         """Everything about the selected case, or about a run that has none."""
@@ -127,4 +127,6 @@ class CompareScreen(_CaseScreen):
 
     def _ecdf(self, width: int, height: int) -> list[Line]:
         case = self.session.case
-        return plot_ecdf(self.session.series(case), width, height, self.glyphs) if case else []
+        if case is None:
+            return []
+        return plot_ecdf(self.session.series(case), width, height, self.glyphs, candidate=role_of_candidate(case))

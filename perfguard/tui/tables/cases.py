@@ -21,6 +21,7 @@ from perfguard.tui.drawing.plots import (
     ends_of,
     interval_bar,
     interval_line,
+    role_of_candidate,
 )
 from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, cut, line, plain, shortened, wrapped
 from perfguard.tui.drawing.verdicts import mark_of, urgency
@@ -135,7 +136,7 @@ def case_lines(case: CaseView, series: CaseSeries, width: int, glyphs: Glyphs) -
     advisory = Span("" if case.is_gating else " (advisory)", Role.MUTED)
     lines = wrapped(case.case_id, width, Role.STRONG, indent=2)
     lines.append(line(mark_of(case).span, advisory))
-    lines += [*_numbers(case, width), *_samples(series, width, glyphs), *_blame(case, width)]
+    lines += [*_numbers(case, width), *_samples(case, series, width, glyphs), *_blame(case, width)]
     for reason in case.reasons:
         lines += wrapped(describe(reason), width, Role.MUTED)
     return lines
@@ -158,10 +159,10 @@ def _numbers(case: CaseView, width: int) -> list[Line]:
     ]
 
 
-def _samples(series: CaseSeries, width: int, glyphs: Glyphs) -> list[Line]:
+def _samples(case: CaseView, series: CaseSeries, width: int, glyphs: Glyphs) -> list[Line]:
     """The latest samples of each arm on one scale, newest at the right; one outlier must not flatten all others."""
     room = width - _NAME_WIDTH
-    arms = (("baseline", series.baseline_s, Role.BASELINE), ("candidate", series.candidate_s, Role.CANDIDATE))
+    arms = (("baseline", series.baseline_s, Role.BASELINE), ("candidate", series.candidate_s, role_of_candidate(case)))
     shown = [value for _, values, _ in arms for value in values[-room:]] if room >= 8 else []
     if not shown:
         return []

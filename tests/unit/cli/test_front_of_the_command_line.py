@@ -18,7 +18,7 @@ from perfguard.errors import ExitCode, UsageError
 from perfguard.gate.rules.policy import _EXITS
 from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.explanations import explain, groups
-from perfguard.report.messages.catalog import CATALOG
+from perfguard.report.messages.catalog import messages
 
 
 def printed(*arguments):
@@ -64,9 +64,9 @@ def test_every_exit_code_is_explained(code):
 
 
 def test_every_code_is_explained_and_every_group_lists_its_codes():
-    assert all(explain(code)[0].meaning == message.about for code, message in CATALOG.items())
+    assert all(explain(code)[0].meaning == message.about for code, message in messages().items())
     listed = [found.name for name in groups()["Groups of codes"] for found in explain(f"{name}.")]
-    assert sorted(listed) == sorted(CATALOG)
+    assert sorted(listed) == sorted(messages())
 
 
 @pytest.mark.parametrize(

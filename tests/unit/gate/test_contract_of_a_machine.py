@@ -17,6 +17,7 @@ from perfguard.gate.calibration.aa_gates import (
 from perfguard.gate.calibration.error_rate import CalibrationStatus, calibration_state, error_rate
 from perfguard.records.calibration import Calibration, CaseSample, GatePace
 from perfguard.records.facts import fact
+from perfguard.records.verdict import Margins
 from perfguard.report.messages.catalog import describe
 from perfguard.stats.calibration import pooled_spread
 from perfguard.stats.power import sequential_mde
@@ -38,6 +39,14 @@ def gate(number, cases, **fields):
 
 def calibrated(gates, **changes):
     return Calibration(perfguard="0.1.0", suite="pr", scope=replace(SCOPE, **changes), gates=tuple(gates))
+
+
+def margins_of(calibration, narrow=0.005):
+    return calibrated_margins(calibration, narrow_ratio=narrow, wide_ratio=0.005)
+
+
+def summarized(calibration, max_blocks=200):
+    return summarize(calibration, max_blocks=max_blocks, margins=margins_of(calibration))
 
 
 def quiet(count, sd=0.01, blocks=10, seed=3, **more):
@@ -109,7 +118,7 @@ class TestTheErrorRate:
         found = calibrated(quiet(35))
         state = calibration_state(found, SCOPE, now=NOW)
         reach = {"low_ratio": 0.011, "high_ratio": 0.034, "budget_s": 600}
-        rate = error_rate(state, summarize(found, max_blocks=200), alpha=0.008, reach=reach)
+        rate = error_rate(state, summarized(found), alpha=0.008, reach=reach)
         assert rate.code == "rate.calibrated"
         assert rate.values == {
             "false_alarms": 0,
@@ -126,7 +135,7 @@ class TestTheErrorRate:
     def test_without_a_verdict_nothing_is_called_calibrated(self):
         found = calibrated([gate(number, {"kernel.x": sample([0.01] * 8, gating=False)}) for number in (1, 2, 3)])
         state = calibration_state(found, SCOPE, now=NOW)
-        rate = error_rate(state, summarize(found, max_blocks=200), alpha=0.008)
+        rate = error_rate(state, summarized(found), alpha=0.008)
         assert (rate.code, rate.values["gates"], rate.values["needed_blocks"]) == ("rate.not_yet", 3, 5)
 
     def test_is_certified_from_299_clean_gates_on(self):
@@ -143,12 +152,12 @@ class TestTheErrorRate:
         wild = gate(9, {"kernel.x": sample([0.9, -0.9, 0.8])}, outcome="host-unstable")
         found = calibrated([*quiet(3), wild])
         assert (false_alarms(found).gates, false_alarms(found).count) == (3, 0)
-        assert summarize(found, max_blocks=200).cases[0].blocks == 30
+        assert summarized(found).cases[0].blocks == 30
 
     def test_says_why_it_expired_and_what_holds_until_then(self):
         found = calibrated(quiet(3), cpus=2)
         state = calibration_state(found, SCOPE, now=NOW)
-        rate = error_rate(state, summarize(found, max_blocks=200), alpha=0.008)
+        rate = error_rate(state, summarized(found), alpha=0.008)
         assert (rate.code, rate.values["reason"]) == ("rate.expired", "calibration.changed")
         assert [rate.values[name] for name in ("what", "before", "after", "alpha_ratio")] == ["CPUs", 2, 4, 0.008]
         assert (rate.values["false_alarms"], rate.values["gates"]) == (0, 3)
@@ -156,7 +165,7 @@ class TestTheErrorRate:
 
     def test_says_that_nothing_was_measured(self):
         state = calibration_state(None, SCOPE, now=NOW)
-        for summary in (None, summarize(calibrated([]), max_blocks=200)):
+        for summary in (None, summarized(calibrated([]))):
             rate = error_rate(state, summary, alpha=0.008)
             assert (rate.code, rate.values) == ("rate.not_calibrated", {"alpha_ratio": 0.008})
 
@@ -168,7 +177,7 @@ class TestTheErrorRate:
         found = calibrated(quiet(3))
         state = calibration_state(found, SCOPE, now=NOW)
         reach = {"low_ratio": 0.4, "high_ratio": 3e6, "budget_s": 600}
-        rate = error_rate(state, summarize(found, max_blocks=200), alpha=0.008, reach=reach)
+        rate = error_rate(state, summarized(found), alpha=0.008, reach=reach)
         assert "40.0 % to over 100 %" in describe(rate)
 
 
@@ -178,14 +187,14 @@ class TestTheCases:
         return detectable_effects(summary, alpha=0.008, budget_s=budget_s, max_blocks=max_blocks)
 
     def test_find_less_in_fewer_blocks(self):
-        summary = summarize(calibrated(quiet(4)), max_blocks=200)
+        summary = summarized(calibrated(quiet(4)))
         assert self.effects(summary, budget_s=300.0) > self.effects(summary)
         assert self.effects(summary, max_blocks=20) > self.effects(summary)
         assert self.effects(summary, budget_s=20.0) is None
 
     def test_are_worked_out_from_the_raw_values(self):
         found = calibrated(quiet(4))
-        case = summarize(found, max_blocks=200).cases[0]
+        case = summarized(found).cases[0]
         spread = pooled_spread([g.cases["kernel.x"].block_log_ratios for g in found.gates])
         assert (case.block_sd, case.block_sd_interval) == (spread.sd, spread.interval)
         assert (case.gates, case.blocks, case.margin_ratio) == (4, 40, 0.005)
@@ -194,10 +203,10 @@ class TestTheCases:
         blocks = math.floor((600 - 20) / 5)
         expected = sequential_mde(spread.sd, blocks, level=0.008, margin_ratio=0.005, analyses=8)
         assert dict(case.mde)[10] == pytest.approx(expected)
-        assert self.effects(summarize(found, max_blocks=200)) == pytest.approx((expected, expected))
+        assert self.effects(summarized(found)) == pytest.approx((expected, expected))
 
     def test_by_minutes_end_where_a_gate_does(self):
-        of_minutes = dict(summarize(calibrated(quiet(4)), max_blocks=60).cases[0].mde)
+        of_minutes = dict(summarized(calibrated(quiet(4)), max_blocks=60).cases[0].mde)
         assert of_minutes[2] > of_minutes[10] == of_minutes[60]
 
     def test_gating_cases_come_first_and_share_the_level(self):
@@ -206,7 +215,7 @@ class TestTheCases:
             name: sample(0.01 * rng.standard_normal(10), gating=name != "a.advisory")
             for name in ("a.advisory", "b", "c")
         }
-        summary = summarize(calibrated([gate(1, cases)]), max_blocks=200)
+        summary = summarized(calibrated([gate(1, cases)]))
         assert [case.case_id for case in summary.cases] == ["b", "c", "a.advisory"]
         blocks = math.floor((600 - 20) / 5)
         for case in summary.cases:
@@ -221,11 +230,11 @@ class TestTheCases:
         values = {"kernel.x": [0.01, -0.01, 0.02], "kernel.y": [0.01, 0.0, -0.01]}
         earlier = gate(1, {name: sample(found) for name, found in values.items()})
         latest = gate(2, {name: sample(found, gating=name == "kernel.y") for name, found in values.items()})
-        summary = summarize(calibrated([earlier, latest]), max_blocks=200)
+        summary = summarized(calibrated([earlier, latest]))
         assert {case.case_id: case.gating for case in summary.cases} == {"kernel.x": False, "kernel.y": True}
 
     def test_tell_since_when_and_until_when_gates_ran(self):
-        summary = summarize(calibrated(quiet(3)), max_blocks=200)
+        summary = summarized(calibrated(quiet(3)))
         assert (summary.first_at, summary.latest_at) == ("2026-02-01T00:00:00Z", "2026-02-03T00:00:00Z")
 
     def test_weights_of_blocks_are_known_where_each_has_one(self):
@@ -240,15 +249,39 @@ class TestTheCases:
         jumps = [0.04, -0.05, 0.03, -0.04, 0.05]
         wave = 0.002 * np.array([1, -1] * 5)
         gates = [gate(n, {"kernel.x": sample(jump + wave)}) for n, jump in enumerate(jumps)]
-        margins = calibrated_margins(calibrated(gates), 0.005)
-        assert margins["kernel.x"] > 0.08
-        assert summarize(calibrated(gates), max_blocks=200).cases[0].margin_ratio == margins["kernel.x"]
+        margins = margins_of(calibrated(gates))
+        assert margins.cases["kernel.x"] > 0.08
+        assert summarized(calibrated(gates)).cases[0].margin_ratio == margins.cases["kernel.x"]
         unrelocated = [replace(each, placebo=False) for each in gates]
-        assert calibrated_margins(calibrated(unrelocated), 0.005) == {}
-        assert calibrated_margins(None, 0.005) == {}
+        assert margins_of(calibrated(unrelocated)) == Margins(ratio=0.005)
+
+    def test_the_margin_is_narrow_where_relocated_arms_hardly_differ(self):
+        def margin(gates, narrow=0.0025):
+            return margins_of(calibrated(gates), narrow)
+
+        alike = quiet(12, sd=0.004, blocks=20)
+        assert margin(alike) == Margins(ratio=0.0025)
+        assert margin([replace(each, placebo=False) for each in alike]) == Margins(ratio=0.005)  # nothing is shown
+        assert margin(quiet(12, sd=0.03, blocks=5)) == Margins(ratio=0.005)  # too noisy to show it
+        assert margin(alike, narrow=0.005) == Margins(ratio=0.005)  # configured
+
+    def test_a_case_whose_own_relocated_arms_differ_keeps_the_wide_margin(self):
+        rng = np.random.default_rng(5)
+
+        def values(shift):
+            return sample(shift + 0.003 * rng.standard_normal(20))
+
+        gates = [
+            gate(n, {**{f"kernel.{k}": values(0.0) for k in range(9)}, "kernel.x": values(0.0025 * (-1) ** n)})
+            for n in range(12)
+        ]
+        found = margins_of(calibrated(gates), 0.0025)
+        assert found.ratio == 0.0025
+        assert found.cases.keys() == {"kernel.x"}
+        assert found.cases["kernel.x"] >= 0.005
 
     def test_of_no_gate_are_none(self):
-        summary = summarize(calibrated([]), max_blocks=200)
+        summary = summarized(calibrated([]))
         assert (summary.cases, summary.latest_at, summary.false_alarms.bound) == ((), None, 1.0)
         assert self.effects(summary) is None
 
@@ -329,8 +362,7 @@ class TestThePaceOfGatesWhoseCasesLeave:
 
     def test_lets_a_budget_find_smaller_effects(self):
         told, untold = (
-            summarize(calibrated([self.noisy(n, is_told=told) for n in range(4)]), max_blocks=200)
-            for told in (True, False)
+            summarized(calibrated([self.noisy(n, is_told=told) for n in range(4)])) for told in (True, False)
         )
         assert dict(told.cases[1].mde)[10] < 0.9 * dict(untold.cases[1].mde)[10]
 

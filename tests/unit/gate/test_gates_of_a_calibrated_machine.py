@@ -14,6 +14,7 @@ from perfguard.gate.calibration.machine_rates import bank, gate_error_rate, is_b
 from perfguard.host.probe import probe
 from perfguard.records.plan import DEFAULT_GATE, FOR_CALIBRATION, MeasureSettings
 from perfguard.records.spec import Gating
+from perfguard.records.verdict import Margins
 from perfguard.runner.run_folder import RunFolder
 from perfguard.runner.session import Interrupts, Session, choose_cpus
 from perfguard.store.calibrations import banked_file, calibration_file, load_calibration
@@ -109,7 +110,7 @@ class TestTheErrorRateOfAGate:
         rate, margins = gate_error_rate(session)
         assert rate == found.error_rate
         assert rate.code == "rate.calibrated"
-        assert margins == {}
+        assert margins == Margins(ratio=0.0025)
 
     def test_names_the_effects_that_a_gate_of_its_budget_finds(self, session, request_, tmp_path):
         found = calibrate_machine(request_, gates=2, run_gate=Gates(tmp_path))
@@ -124,13 +125,13 @@ class TestTheErrorRateOfAGate:
     def test_has_the_margins_of_its_cases_while_it_is_valid(self, session, request_, tmp_path):
         found = calibrate_machine(request_, gates=3, run_gate=Gates(tmp_path, shift=0.05))
         margins = gate_error_rate(session)[1]
-        assert margins == calibrated_margins(found.calibration, request_.loaded.config.margin)
-        assert margins.keys() == {case.id for case in CASES}
+        assert margins == calibrated_margins(found.calibration, narrow_ratio=0.0025, wide_ratio=0.005)
+        assert margins.cases.keys() == {case.id for case in CASES}
         stored = json.loads(found.path.read_text())
         stored["scope"]["cpus"] += 1
         found.path.write_text(json.dumps(stored))
         expired, margins = gate_error_rate(session)
-        assert (expired.code, margins) == ("rate.expired", {})
+        assert (expired.code, margins) == ("rate.expired", Margins(ratio=0.005))
 
     def test_against_a_stored_baseline_is_that_of_the_pairs_which_decide_what_its_numbers_leave_open(
         self, session, request_, tmp_path

@@ -13,7 +13,7 @@ import pytest
 
 from perfguard.records.facts import fact
 from perfguard.report.messages.catalog import describe
-from perfguard.report.messages.message import SECTIONS
+from perfguard.report.messages.message import sections
 
 GOLDEN = Path(__file__).parent / "golden"
 FUSED_KINDS = ("attention", "norm", "recurrent", "activation", "loss", "linear")
@@ -198,7 +198,7 @@ CASE_FACTS = (
     fact("case.no_round"),
 )
 ROOMS = {
-    name: (SECTIONS[name], facts)
+    name: (sections()[name], facts)
     for name, facts in (("changes", CHANGE_FACTS), ("gate", GATE_FACTS), ("cases", CASE_FACTS), ("fleet", FLEET_FACTS))
 }
 

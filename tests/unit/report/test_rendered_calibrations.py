@@ -52,6 +52,8 @@ SUMMARY = CalibrationSummary(
     latest_at="2026-01-05T00:00:00Z",
     gates=10,
     placebo_gates=8,
+    placebo_limit=0.0013,
+    margin_ratio=0.0025,
     pace=GatePace(block_s=4.5, overhead_s=21.0),
     false_alarms=FalseAlarms(count=0, gates=9, bound=0.28),
     cases=(CASE, UNKNOWN),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from perfguard.report.case_history import changes_before
 from perfguard.tui.drawing.grid import Grid, draw_whisker, sparkline, thinned
-from perfguard.tui.drawing.plots import plot_densities, plot_ecdf, plot_pairs
+from perfguard.tui.drawing.plots import plot_densities, plot_ecdf, plot_pairs, role_of_candidate
 from perfguard.tui.drawing.series import plot_series
 from perfguard.tui.drawing.spans import ASCII, UNICODE, Role, plain
 from perfguard.watch.view.run_view import CaseSeries
 from tests.changed_values import replace
-from tests.tui_runs import RED, a_history, a_series
+from tests.tui_runs import RED, a_case, a_history, a_series
 
 
 def of_no_effect(series: CaseSeries, width: int, height: int, glyphs):
@@ -34,6 +36,29 @@ def test_the_slower_arms_hill_stands_further_to_the_right() -> None:
     peaks = [drawn[row + 1].index("█") for row in names]
     assert peaks[1] - peaks[0] > 60 / 2
     assert "baseline" not in text(plot_densities(replace(series, baseline_s=()), 60, 12, UNICODE))
+
+
+def test_the_axis_has_the_effect_between_the_medians() -> None:
+    case = a_case("c", log_ratio=math.log1p(0.0629))
+    series = CaseSeries(case_id="c", baseline_s=(41.0, 41.1, 41.2), candidate_s=(43.6, 43.7, 43.8))
+    axis = plot_densities(series, 60, 12, UNICODE, case=case)[-2]
+    assert "━ +6.29 % ━" in plain(axis)
+    assert [span.role for span in axis if span.text == "●"] == [Role.BASELINE]  # the other one is part of the effect
+    assert {span.role for span in axis if "━" in span.text} == {Role.SLOWER}
+    assert "━" not in plain(plot_densities(series, 60, 12, UNICODE)[-2])  # no effect is given
+
+
+@pytest.mark.parametrize(
+    ("ends", "role"), [((0.01, 0.02), Role.SLOWER), ((-0.02, -0.01), Role.FASTER), ((-0.01, 0.01), Role.CANDIDATE)]
+)
+def test_samples_of_the_candidate_have_the_colour_of_a_clear_effect(ends, role) -> None:
+    case = a_case("c", lower=ends[0], upper=ends[1])
+    assert role_of_candidate(case) is role
+    for drawn in (
+        plot_densities(a_series("c"), 60, 12, UNICODE, case=case),
+        plot_ecdf(a_series("c"), 60, 12, UNICODE, candidate=role_of_candidate(case)),
+    ):
+        assert role in {span.role for content in drawn for span in content}
 
 
 def test_the_slower_arm_reaches_every_height_further_to_the_right() -> None:

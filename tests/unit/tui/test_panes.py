@@ -101,8 +101,10 @@ def test_screens_can_be_found_by_column() -> None:
     assert screen_at(119, FACTS, 120) is None
 
 
-def test_the_tally_counts_open_cases_together() -> None:
-    assert plain(tally(a_run().cases)) == "▲ 1 regressed  ! 1 different  ▼ 1 faster  ○ 3 open  = 1 unchanged"
+def test_the_tally_counts_open_cases_together_and_advisory_ones_apart() -> None:
+    cases = a_run().cases
+    assert plain(tally(cases)) == "▲ 1 regressed  ! 1 different  ▼ 1 faster  ○ 2 open  = 1 unchanged  (advisory: ○ 1)"
+    assert plain(tally([case for case in cases if not case.is_gating])) == "(advisory: ○ 1)"
 
 
 def test_a_case_in_full_says_everything_that_the_table_leaves_out() -> None:
