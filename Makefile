@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-long test-fast coverage parity check lint types layers mutants schemas codes proof-gates proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-result-checks proof-crashes proof-change-points proof-history proof-fleet proof-readers proof-slips fuzz fuzz-api pictures docs build clean help
+.PHONY: run test test-long test-fast coverage parity check lint types layers mutants schemas codes proof-gates proof-estimators proof-peers proof-culprits proof-culprits-of-changes proof-forks proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune proof-hetero proof-hetero-gates proof-tasks proof-untouched proof-sandbox proof-result-checks proof-crashes proof-change-points proof-history proof-fleet proof-readers proof-slips fuzz fuzz-api pictures docs build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -73,8 +73,11 @@ codes: $(READY) ## Write docs/codes.md and docs/cli.md anew from the messages an
 	$(BIN)/python -m tests.documented_codes
 	$(BIN)/python -m tests.documented_commands
 
-proof-gates: $(READY) ## Measure false alarms, open gates and small slowdowns in 120 live gates (ten hours, nothing else running; resumes)
+proof-gates: $(READY) ## Measure open gates and small slowdowns in 48 live gates, beside those of calibrations (three and a half hours, nothing else running; resumes)
 	$(BIN)/python -m tests.proof.live_gates $(ARGS)
+
+proof-estimators: $(READY) ## Compare estimators of a block on the runs of proof-gates and of calibrations (a minute)
+	$(BIN)/python -m tests.proof.block_estimators $(ARGS)
 
 proof-peers: $(READY) ## Measure the gate against its peers on this machine (hours, in slices; nothing else running)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -103,7 +103,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """Samples of each arm, case and block."""
     warmups: int = 1
     """Warm-up samples before them."""
-    max_blocks: int = 60
+    max_blocks: int = 200
     """Upper bound on blocks."""
     seed: int | None = None
     """Seed of everything random; default: drawn for each run and recorded."""

@@ -139,7 +139,7 @@ _SAMPLING = together(
             metavar="SECONDS",
             help="Wanted length of a sample; default 0.02.",
         ),
-        click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks; default 60."),
+        click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks; default 200."),
         click.option("--seed", type=int, metavar="N", help="Seed of everything random; always recorded."),
     ),
 )

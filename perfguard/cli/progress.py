@@ -74,7 +74,7 @@ class RunProgress:
 
 
 class _NowAndThen(RunProgress):
-    """At most ten lines, however long the run is."""
+    """At most ten lines a run, however long it is."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(clock)
@@ -91,6 +91,9 @@ class _NowAndThen(RunProgress):
         match event:
             case events.RunStarted():
                 self._begin(event)
+                self._blocks = 0
+                self._answered.clear()
+                self._failed.clear()
                 if event.case_ids:  # else a script
                     cases = format_count(len(event.case_ids), "case")
                     self._say(f"· {cases}, measured for at most {format_duration(event.budget_s)}")
@@ -98,6 +101,8 @@ class _NowAndThen(RunProgress):
                 if event.case_id not in self._failed and len(self._failed) < _MOST_FAILURES:
                     click.echo(self._line(event), err=True)
                 self._failed.add(event.case_id)
+            case events.RunFinished():
+                self._due = self._clock()  # what follows says how it went
             case TrainingEpoch() | TrainingUse() | events.Noted():
                 self._train(event)
             case events.InterimAnalysis():

@@ -91,7 +91,7 @@ class MeasureSettings(Struct, frozen=True, kw_only=True):
     samples: int = 12  # Samples of each arm, case and block
     warmups: int = 1  # Warm-up samples before them, not used
     budget_s: float = 600.0  # Wall-clock budget of the whole measurement, seconds
-    max_blocks: int = 60  # Upper bound on blocks
+    max_blocks: int = 200  # Upper bound on blocks
     seed: int = 0  # Seed of everything random in the plan
     env_profile: EnvProfile = EnvProfile.STABLE  # How much of the environment is pinned
     setup_timeout_s: float = 300.0  # Longest wait for torch's import or one case's set-up

@@ -1,9 +1,11 @@
 """Live gates on the machine it runs on: false alarms, gates left open, and small slowdowns found (`make proof-gates`).
 
-Runs the command line as a user does, reads its JSON, and writes `docs/measurements/gates-<machine_id>.{json,md}` after
-each gate. It can be ended at any time and started again: gates of the same rule count, those of an older rule are
-dropped. Kinds of gates take turns, so that any part of the whole has a part of each. `ARGS='--minutes 90'` starts no
-gate after that time; all of them take ten hours, with nothing else running.
+Gates of identical arms are those of this machine's calibrations (`perfguard calibrate --gates 60 --resume`, and
+`--suite pr --gates 12`). The others are run here: it runs the command line as a user does, reads its JSON, and writes
+`docs/measurements/gates-<machine_id>.{json,md}` after each gate. It can be ended at any time and started again: gates
+of the same rule count, those of an older rule are dropped. Kinds of gates take turns, so that any part of the whole has
+a part of each. `ARGS='--minutes 90'` starts no gate after that time; all of them take three and a half hours, with
+nothing else running.
 
 Nothing is repeated until it fits, nothing is left out.
 """
@@ -19,6 +21,7 @@ import json
 import math
 import os
 import random
+import statistics
 import subprocess
 import sys
 import time
@@ -33,6 +36,7 @@ from perfguard.config import load_config
 from perfguard.host.probe import probe
 from perfguard.records.calibration import DECISION_RULE
 from perfguard.runner.suites import load_catalog, selected_cases
+from perfguard.store.calibrations import calibration_file, load_calibration
 
 REPOSITORY = Path(__file__).parents[2]
 PLACE = REPOSITORY / "docs" / "measurements"
@@ -48,6 +52,7 @@ while True:
     while time.monotonic() < end: pass
     time.sleep(0.05)
 """
+SUITES = {"quick": 60, "pr": 12}  # Gates of identical arms that are wanted of each
 Row = dict[str, Any]
 
 
@@ -77,11 +82,9 @@ def _pairs(suite: str) -> list[tuple[str, str]]:
     return pairs
 
 
-ALIKE, ALIKE_PR, BUSY = "identical arms", "identical arms, pr", "identical arms, a neighbour on half of a CPU"
+BUSY = "identical arms, a neighbour on half of a CPU"
 SMALL, SMALL_PR = "two cases 1 to 2 % slower", "two cases 1 to 2 % slower, pr"
 ATTEMPTS = (
-    Attempt(name=ALIKE, times=60),
-    Attempt(name=ALIKE_PR, times=12, suite="pr"),
     Attempt(name=BUSY, times=20, has_neighbour=True),
     Attempt(name=SMALL, times=12, injects=two_cases),
     Attempt(name=SMALL_PR, times=12, suite="pr", injects=two_cases),
@@ -108,9 +111,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no gate after this time")
     end_s = time.monotonic() + 60 * parser.parse_args().minutes
     machine_id = probe().machine_id
-    kept = PLACE / f"gates-{machine_id}.json"
-    known = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else []
-    rows: list[Row] = [row for row in known if row.get("rule") == DECISION_RULE]
+    kept, rows = _kept(machine_id), read_rows(machine_id)
     for attempt, number in in_turn(ATTEMPTS):
         if any((row["attempt"], row["number"]) == (attempt.name, number) for row in rows):
             continue
@@ -119,7 +120,18 @@ def main() -> None:
         print(f"{time.strftime('%H:%M:%S')} {attempt.name} {number + 1}/{attempt.times}", flush=True)
         rows.append(run(attempt, number))
         kept.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-        kept.with_suffix(".md").write_text(report(rows), encoding="utf-8")
+    kept.with_suffix(".md").write_text(report(rows, machine_id), encoding="utf-8")
+
+
+def read_rows(machine_id: str) -> list[Row]:
+    """Gates of this rule that were run before."""
+    kept = _kept(machine_id)
+    known = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else []
+    return [row for row in known if row.get("rule") == DECISION_RULE and "margin" in row]
+
+
+def _kept(machine_id: str) -> Path:
+    return PLACE / f"gates-{machine_id}.json"
 
 
 def in_turn(attempts: Sequence[Attempt]) -> list[tuple[Attempt, int]]:
@@ -142,6 +154,7 @@ def run(attempt: Attempt, number: int) -> Row:
         "at": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         "load": round(os.getloadavg()[0], 2),
         "injected": injected,
+        "has_neighbour": attempt.has_neighbour,
     }
     with neighbour() if attempt.has_neighbour else contextlib.nullcontext():
         done = subprocess.run(
@@ -159,6 +172,8 @@ def run(attempt: Attempt, number: int) -> Row:
     fingerprint = json.loads((Path(result["folder"]) / "fingerprint.json").read_text(encoding="utf-8"))
     return {
         **row,
+        "run": Path(result["folder"]).name,
+        "margin": result["gate"]["policy"]["margin_ratio"],
         "exit_code": done.returncode,
         # Identical arms pass by construction; what is asked here is what their times alone say.
         "verdict": result["gate"]["measured_outcome"] or result["verdict"],
@@ -195,8 +210,8 @@ def _case(verdict: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def report(rows: Sequence[Row]) -> str:
-    """The rows as Markdown."""
+def report(rows: Sequence[Row], machine_id: str) -> str:
+    """The rows as Markdown, below what the calibrations of the machine say."""
     first = next((row for row in rows if "machine" in row), {})
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
     planned = sum(attempt.times for attempt in ATTEMPTS)
@@ -206,21 +221,37 @@ def report(rows: Sequence[Row]) -> str:
         (
             f"Made by `make proof-gates` on {first.get('machine')} (`{first.get('machine_id')}`, stack "
             f"`{first.get('stack_id')}`), CPU {first.get('cpus')}, rule {DECISION_RULE}, commit {commits}. "
-            f"{len(rows)} of {planned} gates so far. Every gate is listed; none was repeated."
+            f"{len(rows)} of {planned} gates so far, beside those of calibrations. Each is listed; none was repeated."
         ),
         "",
         "| gates | measured | red [95 %] | inconclusive or host unstable [95 %] | median minutes |",
         "|---|--:|---|---|--:|",
+        *(line for suite, wanted in SUITES.items() for line in _identical(machine_id, suite, wanted)),
     ]
     for attempt in ATTEMPTS:
         own = [row for row in rows if row["attempt"] == attempt.name]
         if own:
-            red = sum(row.get("verdict") == "regressed" for row in own)
-            open_ = sum(row.get("verdict") in ("inconclusive", "host-unstable") for row in own)
-            minutes = sorted(row.get("duration_s", math.nan) / 60 for row in own)[len(own) // 2]
-            shares = f"{_share(red, len(own))} | {_share(open_, len(own))}"
-            lines.append(f"| {attempt.name} | {len(own)} of {attempt.times} | {shares} | {minutes:.1f} |")
-    return "\n".join([*lines, "", *_found(rows), *_listed(rows), *_spread(rows), ""])
+            verdicts = [row.get("verdict") for row in own]
+            minutes = [row.get("duration_s", math.nan) / 60 for row in own]
+            lines.append(_counted(attempt.name, attempt.times, verdicts, minutes))
+    return "\n".join([*lines, "", *_found(rows), *_listed(rows), ""])
+
+
+def _identical(machine_id: str, suite: str, wanted: int) -> Iterator[str]:
+    """A line on the calibration's gates, whose arms lay at other places."""
+    baselines = REPOSITORY / load_config(REPOSITORY, os.environ, {}).config.baselines
+    found = load_calibration(calibration_file(baselines, machine_id, suite))
+    if found is not None and found.scope.rule == DECISION_RULE:
+        outcomes = [gate.outcome for gate in found.gates]
+        minutes = [gate.duration_s / 60 for gate in found.gates]
+        yield _counted(f"identical arms, {suite}, margin {found.scope.margin_ratio:.2%}", wanted, outcomes, minutes)
+
+
+def _counted(name: str, wanted: int, verdicts: Sequence[str | None], minutes: Sequence[float]) -> str:
+    red, total = verdicts.count("regressed"), len(verdicts)
+    open_ = sum(verdict in ("inconclusive", "host-unstable") for verdict in verdicts)
+    shares = f"{_share(red, total)} | {_share(open_, total)}"
+    return f"| {name} | {total} of {wanted} | {shares} | {statistics.median(minutes):.1f} |"
 
 
 def _share(count: int, total: int) -> str:
@@ -270,29 +301,6 @@ def _listed(rows: Sequence[Row]) -> Iterator[str]:
             f"{row.get('blocks', '-')} ({row.get('voided', '-')}) | {row.get('duration_s', '-')} | "
             f"{found['regressed']} | {found['improved']} |"
         )
-
-
-def _spread(rows: Sequence[Row]) -> list[str]:
-    """Block SD and estimates of each case over the identical arms."""
-    identical = [row for row in rows if row["attempt"] in (ALIKE, ALIKE_PR)]
-    cases = list(dict.fromkeys(case for row in identical for case in row["cases"]))
-    lines = [
-        "",
-        "Identical arms, by case:",
-        "",
-        "| case | block SD: median (lowest to highest) | estimates: lowest to highest |",
-        "|---|---|---|",
-    ]
-    for case in cases:
-        entries = [row["cases"][case] for row in identical if "block_sd" in row["cases"].get(case, {})]
-        spreads = sorted(entry["block_sd"] for entry in entries)
-        effects = [entry["effect"] for entry in entries]
-        if entries:
-            lines.append(
-                f"| {case} | {spreads[len(spreads) // 2]:.2%} ({spreads[0]:.2%} to {spreads[-1]:.2%}) | "
-                f"{min(effects):+.2%} to {max(effects):+.2%} |"
-            )
-    return lines
 
 
 def _short(case_id: str) -> str:

@@ -16,7 +16,7 @@ from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flag
 from perfguard.gate.rules.policy import conclude
 from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.spec import Case
-from perfguard.records.verdict import Confirmation, Outcome, Policy
+from perfguard.records.verdict import WIDE_MARGIN, Confirmation, Margins, Outcome, Policy
 from perfguard.stats.confirming import CONFIRMATION_ANALYSES
 from tests.proof.gates_against_peers.stream import Block, Window, injected
 
@@ -46,9 +46,11 @@ class Decision:
     each takes; confirmation not counted."""
 
 
-def decide(window: Window, *, case: str | None = None, effect: float = 0.0) -> Decision:
+def decide(
+    window: Window, *, case: str | None = None, effect: float = 0.0, margin_ratio: float = WIDE_MARGIN
+) -> Decision:
     """The rule's answer where `case` is slower by `effect`; None leaves the arms identical."""
-    policy, limit = policy_of(Config()), Config().max_blocks
+    policy, limit = policy_of(Config(), Margins(ratio=margin_ratio)), Config().max_blocks
     blocks = injected((*window.blocks, *window.further), case, effect)[:limit]
     cases = tuple(Case(benchmark=name, target="") for name in blocks[0].cases)
     budget_s = sum(block.conditions.duration_s for block in window.blocks[:limit])

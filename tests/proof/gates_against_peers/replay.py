@@ -6,14 +6,20 @@ Every gate becomes a row with the scores of all rules, so that tables, other thr
 from __future__ import annotations
 
 import math
+import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from perfguard.config import load_config
+from perfguard.gate.calibration.machine_rates import margins_of
+from perfguard.host.probe import probe
+from perfguard.records.calibration import DECISION_RULE
+from perfguard.store.calibrations import calibration_file, load_calibration
 from tests.proof.gates_against_peers.journal import Journal, Row, within
 from tests.proof.gates_against_peers.machine import commit
 from tests.proof.gates_against_peers.perfguard_rule import CONFIRMATION_BLOCKS, decide
-from tests.proof.gates_against_peers.places import REPLAY_JOURNAL
+from tests.proof.gates_against_peers.places import REPLAY_JOURNAL, REPOSITORY
 from tests.proof.gates_against_peers.rules import NOT_SLOWER, PeerRule, Score, asv_process, peer_rules
 from tests.proof.gates_against_peers.stream import Block, Design, Window, resampled, sample, separate
 
@@ -67,29 +73,42 @@ def cut(streams: Mapping[str, Sequence[Block]], *, gate_minutes: float, set_up_s
 
 def run(pieces: Cut, *, minutes: float | None, resume: bool, say: object = print) -> int:
     """Decide every gate that is not in the journal yet; gives how many were decided."""
-    journal = Journal(REPLAY_JOURNAL)
+    journal, margin_ratio = Journal(REPLAY_JOURNAL), _calibrated_margin()
     done = journal.done() if resume else frozenset()
     todo = [(n, key, window) for n, (key, window) in enumerate(pieces.windows) if key not in done]
     count = 0
     with asv_process() as asv:
         rules = peer_rules(asv)
         for number, key, window in within(todo, minutes=minutes):
-            journal.append({"key": key, **_head(pieces, key), **decided(window, number, rules)})
+            found = decided(window, number, rules, margin_ratio)
+            journal.append({"key": key, **_head(pieces, key), "margin": margin_ratio, **found})
             count += 1
             if count % 25 == 0:
                 say(f"{count} of {len(todo)} gates")
     return count
 
 
-def decided(window: Window, number: int, rules: Sequence[PeerRule]) -> Row:
-    """Everything that all rules say of one gate; the slowdown goes round the cases from gate to gate."""
+def _calibrated_margin() -> float:
+    """The margin that this machine's calibration of `pr` gives to gates."""
+    config = load_config(REPOSITORY, os.environ, {}).config
+    found = load_calibration(calibration_file(REPOSITORY / config.baselines, probe().machine_id, "pr"))
+    is_valid = found is not None and found.scope.rule == DECISION_RULE
+    return margins_of(config, found).ratio if is_valid else config.wide_margin
+
+
+def decided(window: Window, number: int, rules: Sequence[PeerRule], margin_ratio: float) -> Row:
+    """Everything that all rules say of one gate; the slowdown goes round the cases from gate to gate.
+
+    `margin_ratio` is that of perfguard's rule.
+    """
     cases = tuple(window.blocks[0].cases)
     case = cases[number % len(cases)]
+    slowdowns = {"0": (None, 0.0), **{f"{effect:g}": (case, effect) for effect in EFFECTS}}
     return {
         "case": case,
         "perfguard": {
-            "0": asdict(decide(window)),
-            **{f"{effect:g}": asdict(decide(window, case=case, effect=effect)) for effect in EFFECTS},
+            name: asdict(decide(window, case=slower, effect=effect, margin_ratio=margin_ratio))
+            for name, (slower, effect) in slowdowns.items()
         },
         "scores": {
             score.__name__: {

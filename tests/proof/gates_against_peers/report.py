@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from perfguard.records.verdict import WIDE_MARGIN
 from perfguard.units import format_count
 from tests.proof.gates_against_peers import live_summary, plots, replay_summary
 from tests.proof.gates_against_peers.journal import Journal, Row
@@ -170,6 +171,7 @@ def _replay(summaries: dict[float, Sequence[Any]], groups: dict[float, list[Row]
             "",
             (
                 f"{_span([row['blocks'] for row in rows])} blocks of {rows[0]['block_s']:.1f} s; "
+                f"perfguard's margin {rows[-1].get('margin', WIDE_MARGIN):.2%}; "
                 f"{separate} windows that share no block, "
                 f"{len(rows) - separate} resampled."
             ),

@@ -84,6 +84,34 @@ def test_a_gate_of_100_s_has_at_most_ten_lines_in_a_log(capsys, failing):
     assert "cases answered" in err
 
 
+def test_a_second_run_is_counted_by_itself_and_the_end_of_the_first_is_said(capsys):
+    progress = make_progress(Verbosity.NORMAL, clock=(clock := Clock()))
+    for number in (1, 2):
+        progress.observe(a_start(*CASES))
+        for block in range(3):
+            clock.now_s += 30.0
+            progress.observe(
+                happened.BlockFinished(
+                    block=block, started_at=0.0, duration_s=30.0, steal_ratio=0.0, involuntary_switches=0
+                )
+            )
+            progress.observe(
+                happened.InterimAnalysis(blocks=block + 1, final=False, decided={CASES[block]: "unchanged"})
+            )
+        progress.observe(happened.RunFinished(outcome="pass", exit_code=0))
+        progress.step(recorded_text(f"gate {number} stored"))
+    lines = [line.partition(", at most")[0] for line in capsys.readouterr().err.splitlines()]
+    of_a_run = [
+        "· 6 cases, measured for",
+        "· 1 block",
+        "· 2 blocks, 1 of 6 cases answered",
+        "· 3 blocks, 2 of 6 cases answered",
+    ]
+    assert [line.partition(" at most 1 min")[0] for line in lines] == [
+        *of_a_run, "· gate 1 stored", *of_a_run, "· gate 2 stored",
+    ]  # fmt: skip
+
+
 def test_quiet_says_nothing(capsys):
     watch_a_gate(Verbosity.QUIET, failing=6)
     assert capsys.readouterr() == ("", "")

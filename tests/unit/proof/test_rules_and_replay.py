@@ -223,7 +223,7 @@ def rows():
             "key": key,
             "gate_minutes": 1.5,
             "scheme": "separate" if "separate" in key else "resampled",
-            **replay.decided(window, number, peers),
+            **replay.decided(window, number, peers, 0.005),
         }
         for number, (key, window) in enumerate(pieces.windows)
     ]
