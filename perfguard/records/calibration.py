@@ -18,12 +18,13 @@ CALIBRATION_SCHEMA = 1
 
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"  # UTC, ISO 8601
 
-DECISION_RULE = 7
+DECISION_RULE = 8
 """Version of the gate's rule; raise it whenever the rule flags other cases. 1: one look at the end. 2: looks at growing
 data, confirmation of flags. 3: blocks weighted by the scatter of their samples. 4: the time for confirmations measures
 where nothing is flagged. 5: cases too noisy to gate are tested in the family only, and measured on until it decides.
 6: confirmations of up to 20 blocks; analyses are planned anew as blocks get shorter. 7: workers of some blocks in a row
-are forked from one process; intervals get wider where blocks are alike; modes explain no shift beyond the margin."""
+are forked from one process; intervals get wider where blocks are alike; modes explain no shift beyond the margin.
+8: short cases have more samples in a block than long ones."""
 
 COUNTED = (GateOutcome.PASS.value, GateOutcome.REGRESSED.value, GateOutcome.INCONCLUSIVE.value)
 """Outcomes that count as a trial. On a disturbed host a gate says nothing, which is no evidence for the rule either."""

@@ -84,11 +84,15 @@ FOR_FINAL_TRIAL = GateSettings(uses_allowances=False, banks_identical=False, fol
 """The gate that says what the chosen settings gain."""
 
 
+LEAST_SAMPLES = 3
+"""Samples of each arm, case and block below which nothing is trimmed, unless the settings ask for fewer."""
+
+
 class MeasureSettings(Struct, frozen=True, kw_only=True):
     """How the runner measures; the same for both arms."""
 
     sample_s: float = 0.02  # Wanted length of one sample, seconds
-    samples: int = 12  # Samples of each arm, case and block
+    samples: int = 12  # Samples of each arm, case and block, on average over the time of a block
     warmups: int = 1  # Warm-up samples before them, not used
     budget_s: float = 600.0  # Wall-clock budget of the whole measurement, seconds
     max_blocks: int = 200  # Upper bound on blocks
@@ -106,6 +110,11 @@ class CasePlan(Struct, frozen=True, kw_only=True):
     iteration_s: float  # Seconds of one iteration as calibrated on the baseline
     instances: int = 1  # Set-ups of the case in one process that take turns, so a block averages over memory layouts
     spin_s: tuple[float, float] = (0.0, 0.0)  # Injected seconds for each iteration of baseline and candidate
+    sample_share: float = 1.0  # Its samples over those of the settings: more of a short case, fewer of a long one
+
+    def samples(self, settings: MeasureSettings) -> int:
+        """Samples of each arm in a block."""
+        return max(min(LEAST_SAMPLES, settings.samples), round(self.sample_share * settings.samples))
 
 
 class Plan(Struct, frozen=True, kw_only=True):

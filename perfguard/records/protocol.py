@@ -10,7 +10,7 @@ one command at a time, so whoever holds the last command holds the **baton**: on
 ```
 hello(job)          -> ready(facts, missing_signals)      torch is there, or imported now
 prepare(case)       -> prepared(digest, checks, …) | failed   set-up of one case, not timed
-bench(case, loops)  -> waiting                            a pyperf benchmark is open, its next sample waits
+bench(case, loops, …) -> waiting                          a pyperf benchmark is open, its next sample waits
 go                  -> sample(value_s, …), then waiting | benched | failed
 attest              -> attested(modules)
 prove(case, roots)  -> proved(executed, read, problem)    what a case runs of the trees; before any is prepared

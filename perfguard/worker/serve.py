@@ -108,6 +108,7 @@ class WorkerState:
     def _bench(self, command: Message) -> None:
         case = self._cases[command["case"]["id"]]
         inner_loops, spin_s = int(command["inner_loops"]), command.get("spin_s", 0.0)
+        self._runner.args.values = command.get("samples", self._runner.args.values)
         metadata = self._job.get("metadata", {})
 
         def time_samples(held: PreparedCase) -> None:

@@ -227,7 +227,7 @@ def _confirmation_samples(session: Session, plan: Plan, judge: PairedJudge) -> i
     """
     compared = [verdict.comparison for verdict in (judge.gate.verdicts() if judge.gate else ())]
     sums_s = {c.case_id: (c.baseline_median_s or 0.0) + (c.candidate_median_s or 0.0) for c in compared}
-    pair_s = sum(each.inner_loops * sums_s[each.case.id] for each in plan.cases)
+    pair_s = sum(each.sample_share * each.inner_loops * sums_s[each.case.id] for each in plan.cases)
     most = plan.settings.samples
     affordable = int(session.data.longest_block_s(judge.stage) / 2 / pair_s) if pair_s > 0 else most
     return max(min(LEAST_CONFIRMATION_SAMPLES, most), min(affordable, most))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from perfguard.errors import MeasurementError
 from perfguard.records.events import CaseCalibrated, Event
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.plan import CasePlan, Injection, MeasureSettings
+from perfguard.records.plan import LEAST_SAMPLES, CasePlan, Injection, MeasureSettings
 from perfguard.records.protocol import Message
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
@@ -24,7 +24,7 @@ from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 
 _MAX_INSTANCES = 12
 _WANTED_BLOCKS = 10
-_LEAST_SAMPLES = 3
+_LONG_SHARE, _SHORT_SHARE = 0.5, 2.5  # Fewest and most samples of a case over those of the settings
 _PROCESS_S = 0.1  # Seconds that a worker takes to be forked and to end
 _UNTIMED_CALLS = 3  # Calls of each instance in a block outside any sample: one at set-up, two before the first sample
 _INSTANCE_BUDGET_S = 0.25  # Seconds that each arm may spend on further instances of a case, in every block
@@ -202,7 +202,26 @@ def plan_cases(
             CasePlan(case=case, inner_loops=inner_loops, iteration_s=iteration_s, instances=instances, spin_s=spin_s)
         )
         emit(CaseCalibrated(case_id=case.id, inner_loops=inner_loops, iteration_s=iteration_s))
-    return tuple(plans)
+    return _shared_out(plans, reports)
+
+
+def _shared_out(plans: Sequence[CasePlan], reports: Sequence[ArmReport]) -> tuple[CasePlan, ...]:
+    """More samples for short cases and fewer for long ones, in blocks that take as long as with one number for all.
+
+    Numbers in proportion to length^(-2/3) make the sum of the standard errors least, for one length of a block, where
+    noise is that of single samples (docs/decisions/0016-samples-by-case.md).
+    """
+    lengths_s = [_pair_s(plan, reports) for plan in plans]
+    scale = sum(lengths_s) / sum(length_s ** (1 / 3) for length_s in lengths_s) if plans else 1.0
+    return tuple(
+        replace(plan, sample_share=min(_SHORT_SHARE, max(_LONG_SHARE, scale * length_s ** (-2 / 3))))
+        for plan, length_s in zip(plans, lengths_s, strict=True)
+    )
+
+
+def _pair_s(plan: CasePlan, reports: Sequence[ArmReport]) -> float:
+    """Seconds of a sample in every arm."""
+    return sum(plan.inner_loops * report.iteration_s[plan.case.id] for report in reports)
 
 
 def _inner_loops(times_s: Sequence[float], sample_s: float) -> int:
@@ -219,7 +238,7 @@ class BlockCost(Struct, frozen=True, kw_only=True):
     """What a block of some cases takes, as far as that is known before the first one."""
 
     fixed_s: float  # Processes, imports, instances; seconds
-    sample_s: float  # One sample of every case in every arm; 0 where there is no case
+    sample_s: float  # One sample of every case in every arm, by the cases' shares; 0 where there is no case
 
     def block_s(self, settings: MeasureSettings) -> float:
         """Seconds of a block, its warm-up samples with it."""
@@ -232,9 +251,9 @@ def block_cost(plans: Sequence[CasePlan], reports: Sequence[ArmReport]) -> Block
     fixed_s = imports_s + _PROCESS_S * len(reports)
     pair_s = 0.0
     for plan in plans:
+        pair_s += plan.sample_share * _pair_s(plan, reports)
         for report in reports:
             iteration_s = report.iteration_s[plan.case.id]
-            pair_s += plan.inner_loops * iteration_s
             further_s = 0.0 if plan.instances == 1 else report.instance_s.get(plan.case.id, 0.0)
             fixed_s += plan.instances * (further_s + _UNTIMED_CALLS * iteration_s)
     return BlockCost(fixed_s=fixed_s, sample_s=pair_s)
@@ -248,7 +267,7 @@ def fit_samples(cost: BlockCost, settings: MeasureSettings, *, left_s: float) ->
     if cost.sample_s <= 0:
         return settings.samples
     affordable = int((left_s / _WANTED_BLOCKS - cost.fixed_s) / cost.sample_s) - settings.warmups
-    return max(min(_LEAST_SAMPLES, settings.samples), min(settings.samples, affordable))
+    return max(min(LEAST_SAMPLES, settings.samples), min(settings.samples, affordable))
 
 
 def budget_shortage(

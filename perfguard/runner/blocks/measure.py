@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfguard.errors import MeasurementError
 from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, Event, Noted
@@ -261,7 +262,7 @@ class _Loop:
         """All samples of one case; gives the involuntary switches they saw."""
         case = self._cases[index]
         order = sorted(workers.values(), key=lambda worker: worker.arm is not plan.first_arms[index])
-        turns = len(order) * (self._m.settings.warmups + self._m.settings.samples)
+        turns = len(order) * (self._m.settings.warmups + case.samples(self._m.settings))
         watch = IntrusionWatch(order, cpus=len(self._m.cpus), turns=turns)
         opened: list[ArmWorker] = []
         looked = _Looked(is_stateful=case.case.phase.is_stateful)
@@ -308,15 +309,16 @@ class _Loop:
     ) -> int:
         """Open a case and time its samples; where a worker refuses, `opened` keeps those that still wait."""
         case, switches = self._cases[index], 0
-        look = self._m.look(self._m.settings) if len(order) > 1 else None
+        settings = replace(self._m.settings, samples=case.samples(self._m.settings))
+        look = self._m.look(settings) if len(order) > 1 else None
         for worker in order:
             with self._failures_of(index, worker.arm):
                 spin_s = case.spin_s[0 if worker.arm is Arm.BASELINE else 1]
-                worker.open(case.case, inner_loops=case.inner_loops, spin_s=spin_s)
+                worker.open(case.case, inner_loops=case.inner_loops, spin_s=spin_s, samples=settings.samples)
                 opened.append(worker)
             if index not in self._cases:
                 return switches
-        for position in range(self._m.settings.warmups + self._m.settings.samples):
+        for position in range(settings.warmups + settings.samples):
             for worker in order:
                 with self._failures_of(index, worker.arm), watch.turn(worker.arm):
                     if look is not None and position == look.position:

@@ -127,12 +127,16 @@ class ArmWorker:
         self._worker.send("prepare", case=_described(case), seed=seed, check=check, instances=instances)
         return self._outcome("prepared", Prepared)
 
-    def open(self, case: Case, *, inner_loops: int, spin_s: float, calibrates: bool = False) -> None:
+    def open(
+        self, case: Case, *, inner_loops: int, spin_s: float, samples: int | None = None, calibrates: bool = False
+    ) -> None:
         """Start a pyperf benchmark of a prepared case; its first sample then waits.
 
-        With `calibrates` pyperf looks for the number of iterations, beginning with `inner_loops`.
+        It takes the samples that the worker was started with, unless others are given. With `calibrates` pyperf looks
+        for the number of iterations, beginning with `inner_loops`.
         """
-        self._worker.send("bench", case=_described(case), inner_loops=inner_loops, spin_s=spin_s)
+        more = {} if samples is None else {"samples": samples}
+        self._worker.send("bench", case=_described(case), inner_loops=inner_loops, spin_s=spin_s, **more)
         self._expect("waiting", self._settings.sample_timeout_s)
         self._process = tuple(filter(None, [self._worker.pid]))
         self._inner_loops = None if calibrates else inner_loops

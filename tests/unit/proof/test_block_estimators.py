@@ -27,7 +27,7 @@ def test_what_errs_less_comes_first_and_passes_where_it_is_shown():
 
     rows = _table([{"a": [made() for _ in range(8)], "b": [made() for _ in range(8)]} for _ in range(12)])[2:]
     names = [row.split("|")[1].strip() for row in rows]
-    passed = {row.split("|")[1].strip(): row.split("|")[4].strip() for row in rows}
+    passed = {row.split("|")[1].strip(): row.split("|")[5].strip() for row in rows}
     assert names[0] == "CPU seconds"
     assert passed["CPU seconds"] == passed["minimum of each arm"] == "yes"
     assert passed[RULE] == "no"
