@@ -100,7 +100,8 @@ class Config(Struct, frozen=True, kw_only=True):
     sample_s: float = 0.02
     """Wanted length of a sample, seconds."""
     samples: int = 12
-    """Samples of each arm, case and block."""
+    """Samples of each arm and case in a block, on average: short cases have up to 2.5 times as many, long ones down to
+    half."""
     warmups: int = 1
     """Warm-up samples before them."""
     max_blocks: int = 200

@@ -129,7 +129,7 @@ _SAMPLING = together(
             "samples",
             type=int,
             metavar="N",
-            help="Samples of each arm, case and block; default 12.",
+            help="Samples of each arm and case in a block, on average; default 12.",
         ),
         click.option(
             "--sample-s",

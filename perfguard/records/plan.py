@@ -85,14 +85,14 @@ FOR_FINAL_TRIAL = GateSettings(uses_allowances=False, banks_identical=False, fol
 
 
 LEAST_SAMPLES = 3
-"""Samples of each arm, case and block below which nothing is trimmed, unless the settings ask for fewer."""
+"""Samples of each arm and case that a block has at least, unless the settings ask for fewer."""
 
 
 class MeasureSettings(Struct, frozen=True, kw_only=True):
     """How the runner measures; the same for both arms."""
 
     sample_s: float = 0.02  # Wanted length of one sample, seconds
-    samples: int = 12  # Samples of each arm, case and block, on average over the time of a block
+    samples: int = 12  # Samples of each arm and case in a block, before they are shared out by length
     warmups: int = 1  # Warm-up samples before them, not used
     budget_s: float = 600.0  # Wall-clock budget of the whole measurement, seconds
     max_blocks: int = 200  # Upper bound on blocks

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from pathlib import Path
 from statistics import median
 
@@ -176,6 +177,14 @@ def test_signals_reach_the_data_of_a_run(starter):
     assert {event.iterations for event in events if isinstance(event, SampleTimed)} == {LOOPS}
     assert len(found[Signal.CPU].baseline) == SAMPLES
     assert all(200 <= value < 400 for value in (*found[Signal.FAULTS].baseline, *found[Signal.FAULTS].candidate))
+
+
+def test_a_case_has_its_share_of_the_samples(starter):
+    share = CasePlan(case=plain_case("faulting"), inner_loops=1, iteration_s=0.001, sample_share=2.0)
+    _, events = measure(starter, [share, CasePlan(case=plain_case("burning"), inner_loops=1, iteration_s=0.001)])
+    timed = Counter((e.case_id, e.arm) for e in events if isinstance(e, SampleTimed) and not e.warmup and e.block == 0)
+    assert set(timed.values()) == {SAMPLES, 2 * SAMPLES}
+    assert timed["faulting", Arm.CANDIDATE] == timed["faulting", Arm.BASELINE] == 2 * SAMPLES
 
 
 def test_cores_burnt_behind_the_same_wall_time_fail_a_case(starter):

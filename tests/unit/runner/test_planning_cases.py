@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perfguard.records.events import CaseCalibrated
 from perfguard.records.facts import fact
-from perfguard.records.plan import Injection, MeasureSettings
+from perfguard.records.plan import LEAST_SAMPLES, CasePlan, Injection, MeasureSettings
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
 from perfguard.runner.blocks import calibrate
@@ -44,6 +44,33 @@ def test_loops_fill_a_sample_between_the_arms_times_and_are_the_same_for_both():
         CaseCalibrated(case_id="x", inner_loops=7, iteration_s=0.004),
         CaseCalibrated(case_id="y", inner_loops=1, iteration_s=3.0),
     ]
+
+
+def shares(*iteration_s):
+    """Shares of two cases whose samples are one iteration."""
+    report = ArmReport(iteration_s=dict(zip(("x", "y"), iteration_s, strict=True)))
+    return [each.sample_share for each in plan(report, report, sample_s=0.001)[0]]
+
+
+def test_cases_of_one_length_have_as_many_samples_as_the_settings_say():
+    assert shares(0.1, 0.1) == pytest.approx([1.0, 1.0])
+
+
+def test_a_short_case_has_more_samples_than_a_long_one_in_a_block_of_the_same_length():
+    short, long = shares(0.1, 0.3)
+    assert short / long == pytest.approx(3 ** (2 / 3))
+    assert short + 3 * long == pytest.approx(1 + 3)
+
+
+def test_no_case_has_more_than_two_and_a_half_times_the_samples_or_fewer_than_half():
+    assert shares(0.01, 10.0) == [2.5, pytest.approx(0.99, abs=0.01)]
+    assert CasePlan(case=CASES[0], inner_loops=1, iteration_s=1.0, sample_share=0.5).samples(MeasureSettings()) == 6
+
+
+@pytest.mark.parametrize(("wanted", "samples"), [(12, 6), (4, LEAST_SAMPLES), (2, 2)])
+def test_a_long_case_keeps_the_least_samples_or_what_was_asked_for(wanted, samples):
+    long = CasePlan(case=CASES[0], inner_loops=1, iteration_s=1.0, sample_share=0.5)
+    assert long.samples(MeasureSettings(samples=wanted)) == samples
 
 
 @pytest.mark.parametrize("arm", list(Arm))
