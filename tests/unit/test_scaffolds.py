@@ -79,7 +79,7 @@ class TestTheConfiguration:
     def test_every_setting_has_the_comment_that_documents_it(self):
         text = starting_config()
         assert not re.search(r"^##\s*$", text, re.MULTILINE)
-        assert "\n## Smallest slowdown worth a flag, as a ratio.\n# margin = 0.005\n" in text
+        assert "\n## Upper bound on blocks.\n# max_blocks = 200\n" in text
         assert len(max(text.splitlines(), key=len)) <= 100
 
 

@@ -275,6 +275,7 @@ _EXAMPLES: Mapping[str, object] = {
     "numa": "0",
     "budget_s": 300.0,
     "seed": 1,
+    "margin": 0.01,
     "anchor": "git:v1.0",
     "database": "postgresql://perf@db.example.org/perf",
     "project": "owner/name",
