@@ -58,7 +58,7 @@ KEYS: tuple[Key, ...] = (
         label="filter",
         takes_focus=True,
     ),
-    Key("flag-next", "n", "screen.next_flag(1)", "next row that needs attention", label="next red"),
+    Key("flag-next", "n", "screen.next_flag(1)", "next row that needs attention", label="next flag"),
     Key("flag-previous", "N", "screen.next_flag(-1)", "previous row that needs attention"),
     Key("case-next", "full_stop", "next_case(1)", "next case"),
     Key("case-previous", "comma", "next_case(-1)", "previous case"),

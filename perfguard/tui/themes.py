@@ -35,9 +35,17 @@ _PALETTES = {
     Role.BASELINE: ("#9aa5b1", "#5b6472", "#d0d0d0", ""),
     Role.CANDIDATE: ("#7fd1b9", "#00755a", "#66ffcc", "green"),
     Role.ACTIVE: ("bold reverse", "bold reverse", "bold reverse", "bold reverse"),
+    Role.SLOWER_FRAME: ("#10151c on #f0a202", "#ffffff on #a85a00", "#000000 on #ffb000", "bold reverse yellow"),
+    Role.FASTER_FRAME: ("#10151c on #56b4e9", "#ffffff on #0067a8", "#000000 on #66ccff", "bold reverse cyan"),
+    Role.SAME_FRAME: ("#e6e9ef on #3b4654", "#1c232b on #d3d8de", "#ffffff on #404040", "reverse dim"),
 }
 """Look of each role on dark, on light, in high contrast, in a terminal's own 16 colours."""
-_RED_GREEN = {Role.SLOWER: "bold #ff6b6b", Role.FASTER: "bold #5fd38d"}
+_RED_GREEN = {
+    Role.SLOWER: "bold #ff6b6b",
+    Role.FASTER: "bold #5fd38d",
+    Role.SLOWER_FRAME: "#10151c on #ff6b6b",
+    Role.FASTER_FRAME: "#10151c on #5fd38d",
+}
 
 _COLOURS = ("primary", "secondary", "accent", "warning", "error", "foreground", "background", "surface")
 _ON_DARK = "#56b4e9 #7fd1b9 #cc9ade #f0a202 #ff7a5c #e6e9ef #10151c #18202a"

@@ -101,7 +101,7 @@ PERFGUARD = f"{sys.executable} -m perfguard"
 
 def test_a_recorded_run_is_watched_from_start_to_quit(terminal, with_recording) -> None:
     terminal.start(f"{PERFGUARD} tui recorded", with_recording)
-    terminal.wait_for("[1 Live]", "▲ regressed", "= finished")
+    terminal.wait_for("[1 Live]", "▲ regressed", "✓ finished")
     terminal.keys("n", "d")
     terminal.wait_for("[3 Ops]")
     terminal.keys("4")
@@ -125,7 +125,7 @@ def test_the_first_run_of_a_project_appears_by_itself(terminal, project) -> None
     runs = project.path / ".perfguard" / "runs"
     runs.mkdir(parents=True, exist_ok=True)
     shutil.copytree(RECORDING, runs / "recorded")
-    terminal.wait_for("▲ regressed", "= finished")
+    terminal.wait_for("▲ regressed", "✓ finished")
     terminal.keys("q")
     terminal.wait_for("exited with 0")
 
@@ -143,11 +143,11 @@ def test_a_job_in_the_background_comes_back(terminal, with_recording) -> None:
         f"bash -ic '{PERFGUARD} tui recorded; echo stopped with $?; until test -e go; do sleep 0.1; done; fg'",
         with_recording,
     )
-    terminal.wait_for("[1 Live]", "= finished")
+    terminal.wait_for("[1 Live]", "✓ finished")
     terminal.keys("C-z")
     shown = terminal.wait_for("stopped with")
     (with_recording / "go").touch()
-    terminal.wait_for("[1 Live]", "= finished")
+    terminal.wait_for("[1 Live]", "✓ finished")
     terminal.keys("q")
     terminal.wait_for("exited with 0")
     assert re.search(r"stopped with 14[78]", shown), shown  # 128 and the signal, which textual chooses
@@ -195,7 +195,7 @@ def test_without_colour_no_colour_is_written(terminal, with_recording) -> None:
 
 def test_a_signal_ends_it_and_gives_the_terminal_back(terminal, with_recording) -> None:
     terminal.start(f"{PERFGUARD} tui recorded", with_recording)
-    terminal.wait_for("[1 Live]", "= finished")
+    terminal.wait_for("[1 Live]", "✓ finished")
     own = [
         process
         for process in psutil.process_iter(["cmdline"])

@@ -132,14 +132,5 @@ class Canvas:
         return self._grid.at(x, y)
 
     def lines(self) -> list[Line]:
-        """The picture, from top to bottom; empty cells belong to the span before them."""
-        found: list[Line] = []
-        for content in self._grid.lines():
-            spans = [Span("", Role.AXIS)]
-            for span in content:
-                if span.text.isspace() or span.role is spans[-1].role:
-                    spans[-1] = Span(spans[-1].text + span.text, spans[-1].role)
-                else:
-                    spans.append(span)
-            found.append(tuple(span for span in spans if span.text))
-        return found
+        """The picture, from top to bottom."""
+        return self._grid.lines()

@@ -178,7 +178,9 @@ def _bar(view: RunView, facts: FrameFacts, width: int) -> Line:
 def _verdict(view: RunView) -> Line:
     if view.outcome is not None:
         mark = mark_of_gate(view.outcome)
-        return line(" ", Span(f"{mark.sign} {mark.word}: {describe_all(view.reasons)}", mark.role))
+        said = describe_all(view.reasons)
+        word = "" if mark.word in said else f"{mark.word}: "
+        return line(" ", Span(f"{mark.sign} {word}{said}", mark.role))
     if not view.cases:
         return EMPTY if view.training is not None or view.task is not None else line(Span(" no case yet", Role.MUTED))
     return (Span(" "), *tally(view.cases))
@@ -205,7 +207,7 @@ def _beside(left: Line, right: Line, width: int) -> Line:
 
 def status_line(view: RunView, facts: FrameFacts, width: int) -> Line:
     """The most urgent thing at the left; how the reader works at the right."""
-    right = _reader(facts)
+    right = EMPTY if view.state is RunState.FINISHED and facts.own_ratio is None else _reader(facts)
     room = width - width_of(right)
     if room < 20:
         right, room = (), width

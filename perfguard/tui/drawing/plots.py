@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from perfguard.report.scales import bounds_of, limit_for, ratio_of
 from perfguard.tui.drawing.grid import NO_ROOM, Canvas, Grid, position, thinned
-from perfguard.tui.drawing.spans import EMPTY, Glyphs, Line, Role, Span, line, width_of
+from perfguard.tui.drawing.spans import EMPTY, Glyphs, Line, Role, Span, fitted, line, width_of
 from perfguard.units import format_change, format_count, format_seconds
 from perfguard.watch.view.run_view import CaseSeries, CaseView
 
@@ -41,11 +41,11 @@ def interval_bar(case: CaseView, width: int, axis: EffectAxis, glyphs: Glyphs) -
     """`      │  ╺━●━╸   `: where the effect is, and how sure that is."""
     if width < _NARROWEST:
         return EMPTY
-    grid = Grid(width)
+    grid = Grid(_odd(width))
     margin = axis.margin_ratio
     if margin is not None and margin < axis.limit_ratio:
-        grid.fill((axis.cell(-margin, width), axis.cell(margin, width)), [0], glyphs.margin, Role.AXIS)
-    grid.put(axis.cell(0.0, width), 0, glyphs.vertical, Role.AXIS)
+        grid.fill((axis.cell(-margin, grid.width), axis.cell(margin, grid.width)), [0], glyphs.margin, Role.AXIS)
+    grid.put(axis.cell(0.0, grid.width), 0, glyphs.vertical, Role.AXIS)
     if case.log_ratio is not None and not math.isnan(case.log_ratio):
         role = role_of_interval(case)
         ends = ends_of(case)
@@ -54,8 +54,13 @@ def interval_bar(case: CaseView, width: int, axis: EffectAxis, glyphs: Glyphs) -
         ratio = ratio_of(case.log_ratio)
         is_inside = abs(ratio) <= axis.limit_ratio
         sign = glyphs.point if is_inside else glyphs.clipped_right if ratio > 0 else glyphs.clipped_left
-        grid.put(axis.cell(ratio, width), 0, sign, role)
-    return grid.line()
+        grid.put(axis.cell(ratio, grid.width), 0, sign, role)
+    return fitted(grid.line(), width)
+
+
+def _odd(width: int) -> int:
+    """The widest axis whose zero is the middle of a cell."""
+    return width - 1 + width % 2
 
 
 def axis_line(width: int, axis: EffectAxis) -> Line:
@@ -63,14 +68,14 @@ def axis_line(width: int, axis: EffectAxis) -> Line:
     left, right = format_limit(-axis.limit_ratio), format_limit(axis.limit_ratio)
     if width < len(right) + 1:
         return EMPTY
-    grid = Grid(width)
+    grid = Grid(_odd(width))
     if width < len(left) + len(right) + 4:
         grid.write((width - len(right)) // 2, 0, f"±{right[1:]}", Role.AXIS)
-        return grid.line()
+        return fitted(grid.line(), width)
     grid.write(0, 0, left, Role.AXIS)
-    grid.write(width - len(right), 0, right, Role.AXIS)
-    grid.write(axis.cell(0.0, width), 0, "0", Role.AXIS)
-    return grid.line()
+    grid.write(grid.width - len(right), 0, right, Role.AXIS)
+    grid.write(axis.cell(0.0, grid.width), 0, "0", Role.AXIS)
+    return fitted(grid.line(), width)
 
 
 def format_limit(ratio: float) -> str:

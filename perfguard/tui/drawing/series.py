@@ -63,7 +63,7 @@ def plot_series(
             draw_whisker(grid, column, rows, (lower, upper), glyphs=glyphs, role=Role.MUTED)
         sign, role = _OUTCOME_SIGNS.get(point.outcome or "", (glyphs.point, Role.CANDIDATE))
         grid.put(column, row_of(point.median_s), sign, role)
-    return [_series_legend(len(shown), len(points), baseline_s, glyphs), *grid.lines()]
+    return [_series_legend(len(shown), len(points), baseline_s, changes, glyphs), *grid.lines()]
 
 
 def _write_software(
@@ -102,9 +102,11 @@ def _join(grid: Grid, places: Sequence[tuple[int, int]], changes: Sequence[str],
                 grid.put(column, row, dots, Role.AXIS)
 
 
-def _series_legend(shown: int, total: int, baseline_s: float | None, glyphs: Glyphs) -> Line:
+def _series_legend(shown: int, total: int, baseline_s: float | None, changes: Sequence[str], glyphs: Glyphs) -> Line:
     latest = f"the latest {shown} of {total} runs" if shown < total else format_count(shown, "run")
     parts: list[str | Span] = [f"{latest}, oldest first  "]
     if baseline_s is not None:
         parts += [Span(f"{glyphs.dotted * 2} baseline {format_seconds(baseline_s)}", Role.BASELINE), "  "]
-    return line(*parts, Span("H other host  S other software", Role.ACCENT))
+    marked = {letter for change in changes for letter in change}
+    words = (f"{letter}: other {what}" for letter, what in (("H", "host"), ("S", "software")) if letter in marked)
+    return line(*parts, Span("  ".join(words), Role.ACCENT))

@@ -33,6 +33,9 @@ class Role(str, Enum):
     BASELINE = "baseline"
     CANDIDATE = "candidate"
     ACTIVE = "active"  # The screen that is shown, among the names of all
+    SLOWER_FRAME = "slower-frame"  # Frames of a flame graph
+    FASTER_FRAME = "faster-frame"
+    SAME_FRAME = "same-frame"
 
 
 class Span(NamedTuple):

@@ -18,23 +18,17 @@ _CHANGED_RATIO = 0.02  # A frame counts as slower or faster from this part of it
 _VALUE_WIDTH = 11
 
 
-def plot_flame(root: Frame, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+def plot_flame(root: Frame, width: int, height: int) -> list[Line]:
     """One row a level, width by the candidate's time; frames narrower than a column are left out.
 
-    Slower frames begin with `+`, faster ones with `-`, so that no colour is needed.
+    Frames are filled, with a free column between neighbours. Slower ones begin with `+`, faster ones with `-`, so that
+    no colour is needed.
     """
     if root.value_s <= 0 or width < 8 or height < 2:
         return [NO_ROOM]
     grid = Grid(width, height - 1)
     _place(grid, (root,), 0, range(width), root.value_s)
-    legend = line(
-        "width: time in the candidate's step  ",
-        Span("+ slower", Role.SLOWER),
-        "  ",
-        Span("- faster", Role.FASTER),
-        "  ",
-        Span(f"{glyphs.vertical} the same", Role.MUTED),
-    )
+    legend = line("width: candidate's time  ", Span("+ slower", Role.SLOWER), "  ", Span("- faster", Role.FASTER))
     return [legend, *grid.lines()]
 
 
@@ -47,15 +41,15 @@ def _place(grid: Grid, frames: Sequence[Frame], level: int, room: range, whole_s
     for frame, (first, last) in zip(frames, pairwise(edges), strict=True):
         if last > first:
             sign, role = _look(frame)
-            text = cut(f"{sign}{frame.name}", last - first) if last - first > 1 else sign
-            grid.write(first, level, text.ljust(last - first), role)
+            room_inside = max(1, last - first - 1)  # a free column divides neighbours
+            grid.write(first, level, cut(f"{sign}{frame.name}", room_inside).ljust(room_inside), role)
             _place(grid, frame.below, level + 1, range(first, last), frame.value_s)
 
 
 def _look(frame: Frame) -> tuple[str, Role]:
     if abs(frame.delta_s) <= _CHANGED_RATIO * frame.value_s:
-        return "|", Role.MUTED
-    return ("+", Role.SLOWER) if frame.delta_s > 0 else ("-", Role.FASTER)
+        return " ", Role.SAME_FRAME
+    return ("+", Role.SLOWER_FRAME) if frame.delta_s > 0 else ("-", Role.FASTER_FRAME)
 
 
 def plot_waterfall(attribution: Attribution, width: int, height: int, glyphs: Glyphs) -> list[Line]:

@@ -56,7 +56,7 @@ RUN_STATES = {
     RunState.WAITING: WordStyle("·", "waiting", Role.MUTED),
     RunState.PREPARING: WordStyle("○", "preparing", Role.ACCENT),
     RunState.MEASURING: WordStyle("●", "measuring", Role.ACCENT),
-    RunState.FINISHED: WordStyle("=", "finished", Role.STRONG),
+    RunState.FINISHED: WordStyle("✓", "finished", Role.STRONG),
     RunState.SILENT: WordStyle("!", "silent", Role.BROKEN),
     RunState.GONE: WordStyle("!", "gone", Role.BROKEN),
 }

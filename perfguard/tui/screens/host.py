@@ -91,7 +91,7 @@ class HostScreen(ViewScreen):
     def _ask(self) -> _Answer:
         options, watch = self.session.options, self.session.watch
         rows: tuple[CheckResult, ...] = ()
-        state = "no doctor for a run that is elsewhere"
+        state = "this host is not the one that was measured"
         if options.read_checks is not None:
             try:
                 rows, state = options.read_checks(), ""

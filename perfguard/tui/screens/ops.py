@@ -177,7 +177,7 @@ class OpsScreen(ViewScreen):
             bars = plot_waterfall(attribution, width, max(_LEAST_BARS, height - len(words) - 1), self.glyphs)
             return [*bars, EMPTY, *words]
         if self._picture == _FLAME and self._tree and case is not None:
-            return plot_flame(frames_of(self._tree, case.case_id), width, height, self.glyphs)
+            return plot_flame(frames_of(self._tree, case.case_id), width, height)
         return []
 
     def on_row_table_opened(self, event: RowTable.Opened) -> None:

@@ -117,7 +117,7 @@ def ops_table(glyphs: Glyphs, largest_s: float) -> TableSpec[OpRow]:
     return TableSpec(
         columns=(
             Column("name", "op", lambda row, width: _name(row, width, glyphs), 34, stretch=2),
-            Column("delta", "Δ a step", _delta, 10, align_right=True),
+            Column("delta", "Δ per step", _delta, 10, align_right=True),
             Column("bar", "", partial(_bar, largest_s=largest_s, glyphs=glyphs), 9, stretch=2, rank=3, is_picture=True),
             timed("share", lambda row: format_share(row.share) if row.share is not None else None, 6, 2),
             timed("baseline", lambda row: format_seconds(row.node.baseline_s), 9, 5),

@@ -26,6 +26,13 @@ def test_a_slowdown_lies_to_the_right_of_zero() -> None:
     assert bar(log_ratio=math.log1p(0.05), lower=math.log1p(0.03), upper=math.log1p(0.07)) == "          |  ==o==   "
 
 
+@pytest.mark.parametrize("width", [24, 25])
+@pytest.mark.parametrize("effect", [-0.0012, 0.0012])
+def test_an_effect_near_zero_is_drawn_at_zero(width, effect) -> None:
+    drawn = bar(width, log_ratio=effect, lower=effect - 0.03, upper=effect + 0.03)
+    assert drawn.index("o") == plain(axis_line(width, AXIS)).index(" 0 ") + 1
+
+
 def test_a_speedup_lies_to_the_left_of_zero() -> None:
     drawn = bar(log_ratio=math.log1p(-0.05), lower=math.log1p(-0.07), upper=math.log1p(-0.03))
     assert drawn.index("o") == 5

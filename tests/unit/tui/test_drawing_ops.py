@@ -10,7 +10,7 @@ from perfguard.report.culprits import parts_of
 from perfguard.report.messages.catalog import describe
 from perfguard.report.op_tree import Frame, frames_of, tree_of
 from perfguard.tui.drawing.host import draw_topology
-from perfguard.tui.drawing.spans import ASCII, UNICODE, plain, width_of
+from perfguard.tui.drawing.spans import ASCII, UNICODE, Role, Span, plain, width_of
 from perfguard.tui.drawing.steps import plot_flame, plot_waterfall
 from tests.changed_values import replace
 from tests.tui_runs import an_attribution, some_deltas
@@ -67,20 +67,23 @@ def test_wider_frames_took_longer() -> None:
         delta_s=0.1,
         below=(Frame(name="slow", value_s=0.75, delta_s=0.1), Frame(name="quick", value_s=0.25, delta_s=-0.05)),
     )
-    lines = text(plot_flame(root, 40, 4, ASCII)).splitlines()
+    lines = text(plot_flame(root, 40, 4)).splitlines()
     assert lines[1].startswith("+step")
     assert lines[2].index("-quick") == 30
     assert lines[2].startswith("+slow")
+    filled = {span.text.strip(): span.role for span in plot_flame(root, 40, 4)[2] if span.text.strip()}
+    assert filled == {"+slow": Role.SLOWER_FRAME, "-quick": Role.FASTER_FRAME}
+    assert plot_flame(root, 40, 4)[2][1] == Span(" ")  # between both
 
 
 def test_a_whole_step_is_drawn_down_to_its_ops() -> None:
-    drawn = text(plot_flame(frames_of(tree_of(some_deltas()), "step"), 120, 8, UNICODE))
+    drawn = text(plot_flame(frames_of(tree_of(some_deltas()), "step"), 120, 8))
     assert "backward" in drawn
     assert "optimizer" in drawn
 
 
 def test_an_empty_step_has_no_frames() -> None:
-    assert "too little room" in text(plot_flame(Frame(name="step", value_s=0.0, delta_s=0.0), 80, 8, UNICODE))
+    assert "too little room" in text(plot_flame(Frame(name="step", value_s=0.0, delta_s=0.0), 80, 8))
 
 
 def a_topology(cores: int = 4, threads: int = 2) -> Topology:

@@ -117,9 +117,9 @@ FRAMES = some.recursive(
 )
 
 
-@given(root=FRAMES, width=WIDTH, height=HEIGHT, glyphs=GLYPHS)
-def test_a_flame_graph_fits_whatever_the_frames(root, width, height, glyphs) -> None:
-    lines = plot_flame(root, width, height, glyphs)
+@given(root=FRAMES, width=WIDTH, height=HEIGHT)
+def test_a_flame_graph_fits_whatever_the_frames(root, width, height) -> None:
+    lines = plot_flame(root, width, height)
     assert fits(lines[1:], width, height)
 
 
