@@ -87,7 +87,7 @@ def test_tree_or_list(drive) -> None:
     drive(a_watch(), script)
 
 
-WATERFALL, FLAME, OP = "other ops", "width: time in the candidate's step", "aten::convolution_backward"
+WATERFALL, FLAME, OP = "other ops", "width: candidate's time", "aten::convolution_backward"
 
 
 @pytest.mark.parametrize(
