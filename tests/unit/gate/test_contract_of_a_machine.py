@@ -12,6 +12,7 @@ from perfguard.gate.calibration.aa_gates import (
     detectable_effects,
     false_alarms,
     pace_of,
+    placebo_limit,
     summarize,
 )
 from perfguard.gate.calibration.error_rate import CalibrationStatus, calibration_state, error_rate
@@ -263,6 +264,8 @@ class TestTheCases:
         assert margin(alike) == Margins(ratio=0.0025)
         assert margin([replace(each, placebo=False) for each in alike]) == Margins(ratio=0.005)  # nothing is shown
         assert margin(quiet(12, sd=0.03, blocks=5)) == Margins(ratio=0.005)  # too noisy to show it
+        assert 0.002 < placebo_limit(calibrated(quiet(12, blocks=10))) < 0.003
+        assert margin(quiet(12, blocks=10)) == Margins(ratio=0.005)
         assert margin(alike, narrow=0.005) == Margins(ratio=0.005)  # configured
 
     def test_a_case_whose_own_relocated_arms_differ_keeps_the_wide_margin(self):
