@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from perfguard.codec import from_builtins
@@ -72,7 +73,11 @@ def tend(database: Database) -> None:
     if not folders:
         return
     require_slurm()
-    listed = _listed()
+    tasks = _listed()
+    for task in tasks:
+        if task.is_held:  # until somebody releases it; its shard gets another attempt instead
+            _slurm("scancel", "--quiet", f"--name={_PREFIX}{task.array}", task.job)
+    listed = {(task.array, task.index) for task in tasks if not task.is_held}
     shards.renew(database, [attempt.token for attempt in _known(folders, listed)], seconds=_GRACE_S)
     for folder in folders:
         _collect(database, folder)
@@ -99,23 +104,23 @@ def _slurm(*command: str) -> str:
     return done.stdout
 
 
-def _listed() -> set[tuple[str, int]]:
-    """Array and index of each task of this user that waits or runs in Slurm.
+class _Task(Struct, frozen=True):
+    """A task that Slurm has."""
 
-    A task that Slurm could not launch is held until somebody releases it. It is cancelled and left out, so that its
-    shard gets another attempt.
-    """
-    found = set()
+    array: str
+    index: int
+    job: str  # Slurm's number of the array and the index: `12_3`
+    is_held: bool  # By Slurm, which could not launch it
+
+
+def _listed() -> list[_Task]:
+    """Each task of this user that Slurm still has."""
+    found = []
     for line in _slurm("squeue", "--me", "--noheader", "--array", "--format=%i|%r|%j").splitlines():
-        task, reason, job = line.strip().split("|", maxsplit=2)
-        index = task.partition("_")[2]
-        name = job.removeprefix(_PREFIX)
-        if not (job.startswith(_PREFIX) and _NAME.fullmatch(name) and index.isdecimal()):
-            continue
-        if _HELD.fullmatch(reason):
-            _slurm("scancel", "--quiet", f"--name={job}", task)
-        else:
-            found.add((name, int(index)))
+        job, reason, name = line.strip().split("|", maxsplit=2)
+        index, array = job.partition("_")[2], name.removeprefix(_PREFIX)
+        if name.startswith(_PREFIX) and _NAME.fullmatch(array) and index.isdecimal():
+            found.append(_Task(array, int(index), job, _HELD.fullmatch(reason) is not None))
     return found
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from perfguard.config import file_text, from_table, parse_toml, require_known
 from perfguard.errors import UsageError, did_you_mean
 from perfguard.hetero.planning import is_file
 from perfguard.hetero.shapes import SHAPES
 from perfguard.records.training import DataConfig, Device, GroupConfig, Kind, ModelConfig, TrainingConfig
+from perfguard.toml_files import file_text, from_table, parse_toml, require_known
 
 PRESETS = ("covtype", "w8a", "delicious", "real-sim", "digits")
 """Names of the packaged settings: the four shapes of the paper, and a small real set."""

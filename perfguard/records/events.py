@@ -162,7 +162,7 @@ class AnalysesPlanned(Struct, frozen=True, kw_only=True):
 
     blocks: int  # Blocks that the budget is expected to hold
     margins: Mapping[str, float] = field(default_factory=dict)  # Larger margins of single cases
-    margin_ratio: float | None = None  # Margin, where it is another than the configured one: that of an anchor
+    margin_ratio: float | None = None  # Margin, where it is not the configured one: an anchor's, or a calibration's
     equivalence_ratio: float | None = None  # Equivalence margin, likewise
 
 

@@ -22,10 +22,10 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from perfguard.config import read_toml, require_known
 from perfguard.errors import ConfigError
 from perfguard.records.allowance import ALLOW_SCHEMA, LARGEST_RATIO, LONGEST_DAYS, Allowance, AllowList
 from perfguard.store.files import write_text
+from perfguard.toml_files import read_toml, require_known
 from perfguard.units import format_ratio, printable
 
 _HEAD = "# Slowdowns that are accepted for a while. Written by `perfguard allow`; may be edited by hand.\n"

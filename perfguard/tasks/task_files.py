@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from perfguard.codec import field_names
-from perfguard.config import file_text, from_table, parse_toml, require_known
 from perfguard.errors import UsageError, did_you_mean
 from perfguard.records.tasks import (
     DataPart,
@@ -22,6 +21,7 @@ from perfguard.records.tasks import (
     Size,
     TaskConfig,
 )
+from perfguard.toml_files import file_text, from_table, parse_toml, require_known
 
 _STREAM = {
     Size.NORMAL: Duration(min_queries=1024, min_s=60.0, max_s=600.0),

@@ -32,8 +32,7 @@ from perfguard.records.run_data import RunData
 from perfguard.runner.run_folder import read_events
 from perfguard.stats.paired import FloatArray, block_effect, estimate_paired, trimmed_mean
 from perfguard.stats.voiding import void_blocks
-from perfguard.store.calibrations import calibration_file, load_calibration
-from tests.proof.live_gates import PLACE, REPOSITORY, SUITES, read_rows
+from tests.proof.live_gates import PLACE, REPOSITORY, SUITES, calibration_of, read_rows
 
 RESAMPLES = 2_000
 MOST = 0.9
@@ -105,9 +104,8 @@ def main() -> None:
 
 
 def _quiet_runs(machine_id: str) -> list[str]:
-    baselines = REPOSITORY / load_config(REPOSITORY, os.environ, {}).config.baselines
-    found = (load_calibration(calibration_file(baselines, machine_id, suite)) for suite in SUITES)
-    return [gate.run_id for each in found if each and each.scope.rule == DECISION_RULE for gate in each.gates]
+    found = (calibration_of(machine_id, suite) for suite in SUITES)
+    return [gate.run_id for each in found if each for gate in each.gates]
 
 
 def _busy_runs(machine_id: str) -> list[str]:

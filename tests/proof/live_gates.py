@@ -34,7 +34,7 @@ from scipy import stats
 
 from perfguard.config import load_config
 from perfguard.host.probe import probe
-from perfguard.records.calibration import DECISION_RULE
+from perfguard.records.calibration import DECISION_RULE, Calibration
 from perfguard.runner.suites import load_catalog, selected_cases
 from perfguard.store.calibrations import calibration_file, load_calibration
 
@@ -127,7 +127,14 @@ def read_rows(machine_id: str) -> list[Row]:
     """Gates of this rule that were run before."""
     kept = _kept(machine_id)
     known = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else []
-    return [row for row in known if row.get("rule") == DECISION_RULE and "margin" in row]
+    return [row for row in known if row.get("rule") == DECISION_RULE]
+
+
+def calibration_of(machine_id: str, suite: str) -> Calibration | None:
+    """This repository's calibration of a machine; None where there is none by this rule."""
+    baselines = REPOSITORY / load_config(REPOSITORY, os.environ, {}).config.baselines
+    found = load_calibration(calibration_file(baselines, machine_id, suite))
+    return found if found is not None and found.scope.rule == DECISION_RULE else None
 
 
 def _kept(machine_id: str) -> Path:
@@ -239,9 +246,8 @@ def report(rows: Sequence[Row], machine_id: str) -> str:
 
 def _identical(machine_id: str, suite: str, wanted: int) -> Iterator[str]:
     """A line on the calibration's gates, whose arms lay at other places."""
-    baselines = REPOSITORY / load_config(REPOSITORY, os.environ, {}).config.baselines
-    found = load_calibration(calibration_file(baselines, machine_id, suite))
-    if found is not None and found.scope.rule == DECISION_RULE:
+    found = calibration_of(machine_id, suite)
+    if found is not None:
         outcomes = [gate.outcome for gate in found.gates]
         minutes = [gate.duration_s / 60 for gate in found.gates]
         yield _counted(f"identical arms, {suite}, margin {found.scope.margin_ratio:.2%}", wanted, outcomes, minutes)

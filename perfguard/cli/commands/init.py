@@ -28,9 +28,10 @@ from msgspec.structs import fields, replace
 
 from perfguard import __version__
 from perfguard.cli.declaring import flag
-from perfguard.config import Config, SuiteConfig, load_config, read_toml
+from perfguard.config import Config, SuiteConfig, load_config
 from perfguard.errors import UsageError
 from perfguard.runner.arms import git
+from perfguard.toml_files import read_toml
 from perfguard.units import printable
 
 ACTION = f"OWNER/perfguard@v{__version__}"  # The action of this version, as the written workflows name it

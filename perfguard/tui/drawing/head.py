@@ -17,6 +17,7 @@ SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log", "Fleet", "Tune") 
 _NARROW = 80  # Below so many columns only the name of the active screen is written out
 _TITLED, _TITLED_REPLAY = 100, 128  # From so many columns on the application is named, too
 _BAR_WIDTH = 16
+_BESIDE_BAR = 8  # Columns left and right of a bar, for its share
 _SENTENCES = {
     RunState.WAITING: "waiting for the first event",
     RunState.SILENT: "it probably died: it has said nothing for long; perfguard show judges what was measured",
@@ -50,7 +51,7 @@ def head_lines(view: RunView, facts: FrameFacts, width: int, height: int) -> lis
     if is_tall and view.outcome is not None:
         lines += [_verdict(view), _beside((Span(" "), *tally(view.cases)), conditions, width)]
     else:
-        lines += [_beside(_verdict(view), conditions, width), _bar(view, facts, width - 8)]
+        lines += [_beside(_verdict(view), conditions, width), _bar(view, facts, width - _BESIDE_BAR)]
     return lines[:height]
 
 

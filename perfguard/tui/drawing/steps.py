@@ -86,11 +86,8 @@ def plot_waterfall(attribution: Attribution, width: int, height: int, glyphs: Gl
             bar = line(" " * min(first, bar_width - length), Span(glyphs.block * length, role))
         value = f" {format_signed_seconds(part.value_s):>{_VALUE_WIDTH}} "
         lines.append((*label(part.name, Role.PLAIN), Span(value, role), *bar))
-    lines.append(
-        total(
-            "candidate", balance.candidate_s, Role.SLOWER if balance.candidate_s > balance.baseline_s else Role.FASTER
-        )
-    )
+    changed = Role.SLOWER if balance.candidate_s > balance.baseline_s else Role.FASTER
+    lines.append(total("candidate", balance.candidate_s, changed))
     return lines[: max(1, height)]
 
 

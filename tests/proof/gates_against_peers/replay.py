@@ -14,14 +14,13 @@ from dataclasses import asdict, dataclass
 from perfguard.config import load_config
 from perfguard.gate.calibration.machine_rates import margins_of
 from perfguard.host.probe import probe
-from perfguard.records.calibration import DECISION_RULE
-from perfguard.store.calibrations import calibration_file, load_calibration
 from tests.proof.gates_against_peers.journal import Journal, Row, within
 from tests.proof.gates_against_peers.machine import commit
 from tests.proof.gates_against_peers.perfguard_rule import CONFIRMATION_BLOCKS, decide
 from tests.proof.gates_against_peers.places import REPLAY_JOURNAL, REPOSITORY
 from tests.proof.gates_against_peers.rules import NOT_SLOWER, PeerRule, Score, asv_process, peer_rules
 from tests.proof.gates_against_peers.stream import Block, Design, Window, resampled, sample, separate
+from tests.proof.live_gates import calibration_of
 
 EFFECTS = (0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.10, 0.15, 0.20, 0.30, 0.50)
 """Slowdowns put into one case of each gate."""
@@ -91,9 +90,8 @@ def run(pieces: Cut, *, minutes: float | None, resume: bool, say: object = print
 def _calibrated_margin() -> float:
     """The margin that this machine's calibration of `pr` gives to gates."""
     config = load_config(REPOSITORY, os.environ, {}).config
-    found = load_calibration(calibration_file(REPOSITORY / config.baselines, probe().machine_id, "pr"))
-    is_valid = found is not None and found.scope.rule == DECISION_RULE
-    return margins_of(config, found).ratio if is_valid else config.wide_margin
+    found = calibration_of(probe().machine_id, "pr")
+    return config.wide_margin if found is None else margins_of(config, found).ratio
 
 
 def decided(window: Window, number: int, rules: Sequence[PeerRule], margin_ratio: float) -> Row:
