@@ -75,6 +75,17 @@ class Cluster:
             return [line.split()[1] for line in self.run("sinfo", "-h", "-N", "-o", "%N %T").splitlines()]
         return []
 
+    def drained(self) -> dict[str, str]:
+        """Nodes that get no jobs, and why."""
+        lines = self.run("sinfo", "-h", "-N", "-o", "%N|%T|%E").splitlines()
+        found = (line.strip().split("|", maxsplit=2) for line in lines)
+        return {name: reason for name, state, reason in found if state.startswith("drain")}
+
+    def resume_drained(self) -> None:
+        """Give jobs to all nodes again."""
+        for node in self.drained():
+            self.run("scontrol", "update", f"nodename={node}", "state=resume")
+
     def kill(self, name: str) -> None:
         """End a daemon as a power cut would."""
         self.processes[name].kill()
