@@ -24,11 +24,15 @@ from perfguard.records.machine.fingerprint import (
     CoreClass,
     Cpu,
     CpuSelection,
+    EffectiveIsa,
     Fingerprint,
+    FrequencyDomain,
     Isa,
+    IsaSource,
     Limits,
     LogicalCpu,
     NumaNode,
+    QuotaState,
     State,
     Topology,
 )
@@ -300,8 +304,15 @@ def _fingerprint() -> Fingerprint:
     return Fingerprint(
         machine_id=MACHINE,
         stack_id="torch-2.8.0-abcdef",
-        cpu=Cpu(architecture="x86_64", vendor="GenuineIntel", brand="Example CPU", microarchitecture="sapphirerapids"),
-        isa=Isa(features=("amx_bf16", "avx2", "avx512f"), avx2=True, avx512=True, bf16=True, amx_bf16=True),
+        cpu=Cpu(
+            architecture="x86_64", vendor="GenuineIntel", brand="Example CPU", microarchitecture="sapphirerapids",
+            family=6, model=143, stepping=8, microcode="0x2b000639", hypervisor=False,
+        ),
+        isa=Isa(
+            features=("amx_bf16", "avx2", "avx512f"), avx2=True, avx512=True, bf16=True, amx_bf16=True,
+            aten=EffectiveIsa(level="AVX512", source=IsaSource.MEASURED),
+            onednn=EffectiveIsa(level="avx512_core_amx", source=IsaSource.MEASURED),
+        ),
         topology=Topology(
             packages=1,
             dies=1,
@@ -318,9 +329,20 @@ def _fingerprint() -> Fingerprint:
             Cache(level=2, kind="unified", size_bytes=2 * 1024**2, instances=4, shared_by=2),
             Cache(level=3, kind="unified", size_bytes=32 * 1024**2, instances=1, shared_by=8),
         ),
-        limits=Limits(cgroup_version=2, allowed_cpus=tuple(range(8))),
-        state=State(),
-    )
+        limits=Limits(cgroup_version=2, allowed_cpus=tuple(range(8)), quota=QuotaState.UNLIMITED),
+        state=State(
+            frequency=(
+                FrequencyDomain(
+                    cpus=tuple(range(8)), driver="intel_pstate", governor="powersave",
+                    energy_preference="performance", min_hz=800_000_000, max_hz=3_800_000_000,
+                    base_hz=2_000_000_000, limit_min_hz=800_000_000, limit_max_hz=3_800_000_000,
+                ),
+            ),
+            driver="intel_pstate", governor="powersave", turbo=True, smt_control="on", thp="madvise", ksm=False,
+            numa_balancing=False, aslr=2, kernel="6.12", clocksource="tsc", memory_bytes=64 * 1024**3, swap_bytes=0,
+            steal_ratio=0.0, load_1min=0.3,
+        ),
+    )  # fmt: skip
 
 
 def _plan(*, max_blocks: int) -> dict[str, object]:

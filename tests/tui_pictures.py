@@ -17,10 +17,12 @@ from pathlib import Path
 os.environ.update(TERM="xterm-256color", COLORTERM="truecolor", TEXTUAL_ANIMATIONS="none")
 os.environ.pop("NO_COLOR", None)
 
+from perfguard.host.checks import run_checks
 from perfguard.records.history import History, HistoryPoint
+from perfguard.records.machine.fingerprint import CheckResult
 from perfguard.tui.app import PerfguardApp
 from perfguard.tui.launch import TuiOptions
-from perfguard.watch.sources.event_sources import ReplaySource
+from perfguard.watch.sources.event_sources import ReplaySource, host_of
 from perfguard.watch.view.watching import RunWatch
 from tests.made_trainings import write_training
 from tests.unit.tui.conftest import normalised
@@ -96,6 +98,18 @@ def recorded_history(runs: int = 30) -> History:
     return History(points=tuple(points), baselines_s={"step.resnet[batch=8,dtype=bf16]": 41.12e-3})
 
 
+def recorded_checks() -> tuple[CheckResult, ...]:
+    """The doctor's rows for the recording's machine."""
+    fingerprint = host_of(RECORDING)
+    assert fingerprint is not None
+    environment = {"OMP_NUM_THREADS": "3", "OMP_PROC_BIND": "true"}
+    with tempfile.TemporaryDirectory() as folder:
+        load = Path(folder) / "proc" / "loadavg"
+        load.parent.mkdir()
+        load.write_text("0.30 0.20 0.10 1/100 1000\n")
+        return run_checks(fingerprint, environment=environment, threads=3, cpus=(1, 2, 3), root=Path(folder))
+
+
 def _write(name: str, picture: str) -> None:
     (PICTURES / f"{name}.svg").write_text(picture, encoding="utf-8")
 
@@ -104,7 +118,7 @@ async def taken(recording: Path, at: float, keys: tuple[str, ...]) -> str:
     """One picture."""
     source = ReplaySource(recording, clock=lambda: 0.0)
     source.seek(source.length_s * at)
-    options = TuiOptions(interval_s=1.0, read_history=recorded_history)
+    options = TuiOptions(interval_s=1.0, read_history=recorded_history, read_checks=recorded_checks)
     app = PerfguardApp(RunWatch(source, clock=lambda: 0.0), options, clock=lambda: 0.0, cpu_clock=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         app.tick()

@@ -22,9 +22,8 @@ def host_lines(
     """Topology first, then all facts; `now` is what the machine is doing this moment, in words."""
     if found is None:
         return wrapped("the machine is written down once the arms were looked at", width, Role.MUTED)
-    lines = [line(Span(found.machine_id, Role.STRONG))]
-    lines += wrapped(now, width, Role.ACCENT) if now else []
-    lines += [EMPTY, *draw_topology(found.topology, selection, width, glyphs), EMPTY]
+    lines = [*wrapped(now, width, Role.ACCENT), EMPTY] if now else []
+    lines += [*draw_topology(found.topology, selection, width, glyphs), EMPTY]
     for text in render_fingerprint(found).splitlines():
         lines += _fact(text, width)
     return lines

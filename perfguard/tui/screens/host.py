@@ -14,7 +14,7 @@ from perfguard.errors import PerfguardError
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus, CpuSelection, Fingerprint
 from perfguard.report.messages.catalog import describe
 from perfguard.tui.drawing.host import host_lines
-from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
+from perfguard.tui.drawing.spans import Line, Role, Span, labelled, line, wrapped
 from perfguard.tui.drawing.verdicts import WordStyle
 from perfguard.tui.keymap import KeyScope
 from perfguard.tui.screens.base import ViewScreen
@@ -23,6 +23,7 @@ from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Pane, bindings_in
 from perfguard.watch.view.watching import RunWatch
 
+_LABELS = 6  # Columns of `seen  `
 _MARKS = {
     CheckStatus.OK: WordStyle("✓", "ok", Role.SAME),
     CheckStatus.WARN: WordStyle("!", "warn", Role.OPEN),
@@ -123,7 +124,7 @@ class HostScreen(ViewScreen):
         mark = _MARKS[row.status]
         return [
             line(Span(f"{mark.sign} {mark.word}  ", mark.role), Span(row.id, Role.STRONG)),
-            *wrapped(f"seen  {describe(row.observed)}", width, indent=6),
-            *wrapped(f"why   {describe(row.why)}", width, Role.MUTED, indent=6),
-            *(wrapped(f"fix   {describe(row.fix)}", width, Role.ACCENT, indent=6) if row.fix else ()),
+            *labelled("seen", describe(row.observed), width, _LABELS),
+            *labelled("why", describe(row.why), width, _LABELS),
+            *(labelled("fix", describe(row.fix), width, _LABELS, Role.ACCENT) if row.fix else ()),
         ]

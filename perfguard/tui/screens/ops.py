@@ -47,7 +47,7 @@ class OpsScreen(ViewScreen):
     mode = "ops"
 
     def __init__(self) -> None:
-        table = RowTable(ops_table(UNICODE, 0.0), id="ops", classes="pane")
+        table = RowTable(ops_table(UNICODE, 0.0, 0.0), id="ops", classes="pane")
         super().__init__(table, Pane(id="op", classes="pane"))
         self.picture = Pane(id="picture", classes="pane")
         self.title_line = Lines(id="ops-title")
@@ -125,8 +125,8 @@ class OpsScreen(ViewScreen):
         nodes = (*counts, *(self._tree if self._is_tree else flat_nodes(self._deltas)))
         step_delta_s = attribution.balance.delta_s if attribution is not None else 0.0
         rows, self._total = rows_of(nodes, self.how, step_delta_s)
-        largest_s = max((abs(delta.delta_s) for delta in self._deltas), default=0.0)
-        self.table.show(rows, spec=ops_table(self.glyphs, largest_s))
+        deltas_s = [each.delta_s for each in (*self._deltas, *nodes)]
+        self.table.show(rows, spec=ops_table(self.glyphs, min(deltas_s, default=0.0), max(deltas_s, default=0.0)))
         self.table.entitle(f"ops of {case.title}, {self._how_it_is_shown()}" if case is not None else "ops")
         self.title_line.show(self._title)
         self.update_details()

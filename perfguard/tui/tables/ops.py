@@ -103,8 +103,8 @@ def text_of_node(node: OpNode) -> str:
 
 
 @lru_cache(maxsize=4)
-def ops_table(glyphs: Glyphs, largest_s: float) -> TableSpec[OpRow]:
-    """Name, difference with a bar (half of which `largest_s` fills), both arms, share, kind of change."""
+def ops_table(glyphs: Glyphs, lowest_s: float, highest_s: float) -> TableSpec[OpRow]:
+    """Name, difference with a bar on an axis from `lowest_s` to `highest_s`, both arms, share, kind of change."""
 
     def timed(name: str, text: Callable[[OpRow], str | None], width: int, rank: int) -> Column[OpRow]:
         """Only for rows with times; None leaves a cell empty."""
@@ -114,11 +114,12 @@ def ops_table(glyphs: Glyphs, largest_s: float) -> TableSpec[OpRow]:
 
         return Column(name, name, draw, width, rank=rank, align_right=True)
 
+    bar = partial(_bar, lowest_s=min(0.0, lowest_s), highest_s=max(0.0, highest_s), glyphs=glyphs)
     return TableSpec(
         columns=(
             Column("name", "op", lambda row, width: _name(row, width, glyphs), 34, stretch=2),
             Column("delta", "Δ per step", _delta, 10, align_right=True),
-            Column("bar", "", partial(_bar, largest_s=largest_s, glyphs=glyphs), 9, stretch=2, rank=3, is_picture=True),
+            Column("bar", "", bar, 9, stretch=2, rank=3, is_picture=True),
             timed("share", lambda row: format_share(row.share) if row.share is not None else None, 6, 2),
             timed("baseline", lambda row: format_seconds(row.node.baseline_s), 9, 5),
             timed("candidate", lambda row: format_seconds(row.node.candidate_s), 9, 4),
@@ -180,16 +181,16 @@ def _delta(row: OpRow, _: int) -> Line:
     return line(Span(format_signed_seconds(node.delta_s), _role_of_delta(node))) if _has_times(node) else ()
 
 
-def _bar(row: OpRow, width: int, largest_s: float, glyphs: Glyphs) -> Line:
+def _bar(row: OpRow, width: int, lowest_s: float, highest_s: float, glyphs: Glyphs) -> Line:
+    """`      │████  `: to the right of zero what takes longer, to its left what takes less."""
     node = row.node
-    if not _has_times(node) or width < 3 or largest_s <= 0:
+    if not _has_times(node) or width < 3 or lowest_s == highest_s:
         return ()
     grid = Grid(width)
-    middle = width // 2
-    reach = position(abs(node.delta_s), 0.0, largest_s, middle + 1)
-    cells = range(middle + 1, middle + 1 + reach) if node.delta_s > 0 else range(middle - reach, middle)
+    zero, end = (position(value, lowest_s, highest_s, width) for value in (0.0, node.delta_s))
+    cells = range(zero + 1, end + 1) if end > zero else range(end, zero)
     grid.fill(cells, [0], glyphs.block, _role_of_delta(node))
-    grid.put(middle, 0, glyphs.vertical, Role.AXIS)
+    grid.put(zero, 0, glyphs.vertical, Role.AXIS)
     return grid.line()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from perfguard.records.steps.ops import ChangeClass, StepPhase
 from perfguard.report.op_tree import OpLevel, first_culprit, flat_nodes, key_of, op_count_nodes, path_to, tree_of
-from perfguard.tui.drawing.spans import UNICODE, plain
+from perfguard.tui.drawing.spans import ASCII, UNICODE, plain
 from perfguard.tui.tables.columns import parse_filter, place_columns
 from perfguard.tui.tables.ops import OpsView, Order, ops_table, rows_of
 from tests.tui_runs import OP_COUNTS, RED, a_delta, an_attribution, some_deltas
@@ -119,8 +119,28 @@ def test_unknown_times_of_an_op_that_is_new_count_as_none() -> None:
 def test_every_cell_of_the_table_can_be_drawn(width: int) -> None:
     deltas = some_deltas()
     nodes = (*op_count_nodes(OP_COUNTS), *tree_of(deltas))
-    spec = ops_table(UNICODE, 7e-4)
+    spec = ops_table(UNICODE, -1e-4, 7e-4)
     rows, _ = rows_of(nodes, OpsView(opened=everything(nodes)), 7e-4)
     places = place_columns(spec.columns, width)
     drawn = [[plain(place.column.draw(row, place.width)) for place in places] for row in rows]
     assert any("convolution_backward" in cells[0] for cells in drawn) or width < 40
+
+
+def drawn_bars(deltas_s: list[float], width: int = 12) -> list[str]:
+    deltas = [a_delta(f"op{index}", delta_s=delta_s) for index, delta_s in enumerate(deltas_s)]
+    bar = next(column for column in ops_table(ASCII, min(deltas_s), max(deltas_s)).columns if column.id == "bar")
+    rows, _ = rows_of(flat_nodes(deltas), OpsView(), 1.0)
+    return [plain(bar.draw(row, width)) for row in rows]
+
+
+def test_bars_are_drawn_to_one_scale_on_both_sides_of_zero() -> None:
+    assert drawn_bars([8e-4, -3e-4]) == ["   |########", "###|        "]
+
+
+def test_bars_of_one_sign_have_the_whole_width() -> None:
+    assert drawn_bars([11e-4, 5e-4]) == ["|###########", "|#####      "]
+    assert drawn_bars([-11e-4, -5e-4]) == ["###########|", "      #####|"]
+
+
+def test_without_a_difference_there_is_no_bar() -> None:
+    assert drawn_bars([0.0]) == [""]
