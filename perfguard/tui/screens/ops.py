@@ -125,7 +125,7 @@ class OpsScreen(ViewScreen):
         nodes = (*counts, *(self._tree if self._is_tree else flat_nodes(self._deltas)))
         step_delta_s = attribution.balance.delta_s if attribution is not None else 0.0
         rows, self._total = rows_of(nodes, self.how, step_delta_s)
-        deltas_s = [each.delta_s for each in (*self._deltas, *nodes)]
+        deltas_s = [delta.delta_s for delta in self._deltas] + [node.delta_s for node in nodes]
         self.table.show(rows, spec=ops_table(self.glyphs, min(deltas_s, default=0.0), max(deltas_s, default=0.0)))
         self.table.entitle(f"ops of {case.title}, {self._how_it_is_shown()}" if case is not None else "ops")
         self.title_line.show(self._title)
