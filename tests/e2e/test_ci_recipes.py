@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import xml.etree.ElementTree as ET
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,11 @@ def check_gate_and_files(gate: subprocess.CompletedProcess[str], project) -> Non
     assert failures == ({"tiny.sum"} if gate.returncode == ExitCode.REGRESSION else set())
     page = (project.path / "perfguard.html").read_text(encoding="utf-8")
     assert "tiny.sum" in page
+
+
+def test_the_documented_gitlab_job_is_the_one_that_init_writes():
+    template = resources.files("perfguard") / "templates" / "gitlab" / "perfguard.yml"
+    assert block("yaml") == template.read_text(encoding="utf-8")
 
 
 @needs_landlock

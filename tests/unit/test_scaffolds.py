@@ -20,6 +20,7 @@ from perfguard.config import Config, load_config
 from perfguard.errors import ConfigError, UsageError
 
 WORKFLOWS = {".github/workflows/perf.yml", ".github/workflows/perf-report.yml", ".github/workflows/baseline.yml"}
+GITLAB = {".gitlab/perfguard.yml", ".gitlab-ci.yml"}
 ALL = {"perfguard.toml", BENCHMARK, ".gitignore", *WORKFLOWS}
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -109,6 +110,30 @@ class TestAnEmptyRepository:
     def test_planning_writes_nothing(self, repository):
         planned(repository)
         assert files_in(repository) == set()
+
+
+class TestOnGitLab:
+    def test_a_remote_there_gets_a_job_and_a_pipeline_that_includes_it(self, repository):
+        remote = "git@gitlab.example.org:team/nets.git"
+        subprocess.run(["git", "-C", str(repository), "remote", "add", "origin", remote], check=True)
+        scaffold = planned(repository)
+        write_scaffold(scaffold)
+        assert files_in(repository) == (ALL - WORKFLOWS) | GITLAB
+        assert (repository / ".gitlab-ci.yml").read_text() == "include: /.gitlab/perfguard.yml\n"
+        assert not scaffold.needs_action
+        assert fates(planned(repository, force=True))[".gitlab-ci.yml"] is Fate.KEPT
+
+    def test_a_pipeline_that_is_there_is_kept_and_what_to_add_is_said(self, repository):
+        (repository / ".gitlab-ci.yml").write_text("build:\n  script: make\n")
+        (file,) = (file for file in planned(repository).files if file.name == ".gitlab-ci.yml")
+        assert (file.fate, file.note) == (Fate.KEPT, "add `include: /.gitlab/perfguard.yml` to it")
+        (repository / ".gitlab-ci.yml").write_text("include:\n  - /.gitlab/perfguard.yml\n")
+        (file,) = (file for file in planned(repository).files if file.name == ".gitlab-ci.yml")
+        assert (file.fate, file.note) == (Fate.KEPT, "")
+
+    def test_nothing_is_written_for_it_where_no_workflows_are_wanted(self, repository):
+        (repository / ".gitlab-ci.yml").write_text("build:\n  script: make\n")
+        assert set(fates(planned(repository, workflows=False))) == ALL - WORKFLOWS
 
 
 class TestFilesThatAreThere:

@@ -66,6 +66,8 @@ class PlannedFile(Struct, frozen=True, kw_only=True):
 
 
 _GITHUB = ".github/"
+_GITLAB_JOB, _GITLAB_PIPELINE = ".gitlab/perfguard.yml", ".gitlab-ci.yml"
+_INCLUDE = f"include: /{_GITLAB_JOB}"
 
 
 class Scaffold(Struct, frozen=True, kw_only=True):
@@ -91,7 +93,12 @@ class Scaffold(Struct, frozen=True, kw_only=True):
     show_default=True,
     help="The project; created if it is missing.",
 )
-@click.option("--workflows/--no-workflows", default=True, show_default=True, help="Also write .github/workflows.")
+@click.option(
+    "--workflows/--no-workflows",
+    default=True,
+    show_default=True,
+    help="Also write .github/workflows, or a job for GitLab.",
+)
 @click.option(
     "--action",
     metavar="OWNER/NAME@REF",
@@ -148,7 +155,8 @@ def plan_scaffold(
 ) -> Scaffold:
     """Decide what becomes of each file of a project's directory; writes nothing.
 
-    Workflows are left out where GitHub would not read them; settings in `pyproject.toml` stay even with `force`.
+    Workflows are GitLab's where the repository has its pipeline or a remote there, else GitHub's; they are left out
+    where neither would read them. Settings in `pyproject.toml` stay even with `force`.
     """
     reference = _ACTION.fullmatch(action)
     if not reference:
@@ -158,7 +166,10 @@ def plan_scaffold(
     at_top = repository is None or repository.resolve() == directory.resolve()
     benchmark = _planned(directory, BENCHMARK, _template("perf_first_step.py.in"), force=force)
     files = [_config(directory, environment, force=force), benchmark]
-    if workflows and at_top:
+    if workflows and at_top and _is_on_gitlab(directory, repository):
+        job = _planned(directory, _GITLAB_JOB, _template("gitlab/perfguard.yml"), force=force)
+        files += [job, _gitlab_pipeline(directory)]
+    elif workflows and at_top:
         uses = action if re.fullmatch(r"[0-9a-f]{40}", reference["ref"]) else f"{action} {_UNPINNED}"
         files += [_workflow(directory, name, uses, force=force) for name in _WORKFLOWS]
     files.append(_gitignore(directory))
@@ -231,6 +242,21 @@ def _workflow(directory: Path, name: str, uses: str, *, force: bool) -> PlannedF
     return file
 
 
+def _is_on_gitlab(directory: Path, repository: Path | None) -> bool:
+    if os.path.lexists(directory / _GITLAB_PIPELINE):
+        return True
+    return repository is not None and any("gitlab" in url for url in git.remote_urls(repository))
+
+
+def _gitlab_pipeline(directory: Path) -> PlannedFile:
+    """The pipeline includes perfguard's job; one that is there is its owner's to change."""
+    file = _planned(directory, _GITLAB_PIPELINE, f"{_INCLUDE}\n", force=False)
+    is_included = False
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        is_included = _GITLAB_JOB in (directory / _GITLAB_PIPELINE).read_text(encoding="utf-8")
+    return file if file.fate is Fate.WRITTEN or is_included else replace(file, note=f"add `{_INCLUDE}` to it")
+
+
 def _gitignore(directory: Path) -> PlannedFile:
     """What perfguard leaves in a project is ignored; a file that is there is only added to."""
     name, path = ".gitignore", directory / ".gitignore"
@@ -253,9 +279,8 @@ def _gitignore(directory: Path) -> PlannedFile:
 def _hints(repository: Path | None, files: list[PlannedFile], *, wanted: bool) -> Iterator[str]:
     if repository is None:
         yield "this is no git repository, and a gate compares commits: start with `git init`"
-    workflows = [file for file in files if file.name.startswith(_GITHUB)]
-    if wanted and not workflows:
-        yield f"no workflows were planned: GitHub reads them in the top folder of a repository only, here {repository}"
+    if wanted and not any(file.name.startswith((_GITHUB, _GITLAB_JOB)) for file in files):
+        yield f"no workflows were planned: they are read in the top folder of a repository only, here {repository}"
 
 
 def _template(name: str) -> str:

@@ -70,6 +70,15 @@ def top_level(directory: Path) -> Path | None:
         return None
 
 
+def remote_urls(repository: Path) -> tuple[str, ...]:
+    """Where the repository is fetched from; empty without a remote."""
+    try:
+        names = run_git(repository, "remote").decode().split()
+        return tuple(run_git(repository, "remote", "get-url", name).decode(errors="replace").strip() for name in names)
+    except ArmError:
+        return ()
+
+
 def path_in_repository(directory: Path) -> str:
     """Where a directory lies in its repository; empty at the top."""
     return run_git(directory, "rev-parse", "--show-prefix").decode().strip()
