@@ -28,7 +28,8 @@ _LONGEST_S = 30 * 86400.0
 _BUDGET = "positive and at most 2592000 seconds (30 days)"
 
 FAIL_ON_CHOICES = ("regression", "failed", "inconclusive", "missing", "different")
-"""What may make a gate's exit code non-zero."""
+"""What may make a gate's exit code non-zero; all of them do by default. `missing` is a case without a comparable
+baseline, `different` one whose arms do not compute the same thing."""
 
 
 class SuiteConfig(Struct, frozen=True, kw_only=True):

@@ -41,8 +41,8 @@ def require_queue(database: Database) -> None:
     """Raises UsageError: the database is no PostgreSQL, or procrastinate is not installed."""
     if database.is_sqlite:
         raise UsageError(
-            f"{database.name} is a SQLite file, which one machine alone can use; set `database` to a PostgreSQL URL, "
-            "or use --engine slurm"
+            f"{database.name} is a SQLite file, which one machine alone can use; set PERFGUARD_DATABASE, or `database` "
+            "in your own configuration, to a PostgreSQL URL; `submit --engine slurm` needs none"
         )
     _import()
 
@@ -203,7 +203,7 @@ def work(database: Database, classes: Sequence[str], measure: Measure, *, poll_s
     require_ready(database)
     # What goes wrong is found by `tend`; the library's own words would be about jobs that nobody knows.
     logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
-    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     measuring = _Measuring(measure)
     with measuring.heeding_signals():

@@ -13,6 +13,7 @@ from perfguard.fleet.hosts import read_hosts
 from perfguard.history.database import Database
 from perfguard.history.project_names import project_name
 from perfguard.records.fleet import Engine, Fitness, GateWork
+from perfguard.runner.arms.credentials import without_password
 from perfguard.runner.arms.git import path_in_repository, resolve_commit, run_git, top_level
 from perfguard.runner.suites import budget_of, load_catalog, selected_cases
 
@@ -38,8 +39,13 @@ def work_of(
     """The gate of a candidate against a baseline, as every host can run it; `commits` are baseline and candidate.
 
     Raises:
-        UsageError: There is no such suite.
+        UsageError: There is no such suite, or the repository's URL has a password.
     """
+    if repository is not None and repository != without_password(repository):
+        raise UsageError(
+            "--repository has a password, which everybody could read who sees the queue; leave it out: hosts clone "
+            "with git's credentials of their own"
+        )
     chosen, catalog = suite or loaded.config.suite, load_catalog(loaded)
     suite_cases(catalog, chosen)
     return GateWork(
@@ -59,7 +65,8 @@ def out_of_reach(loaded: LoadedConfig, work: GateWork) -> str | None:
     """Why hosts may not find the candidate where they clone it from, as far as this clone knows."""
     if "://" not in work.repository and "@" not in work.repository:
         return (
-            f"hosts clone {work.repository}, a folder of this machine; add a remote `origin`, or give --repository URL"
+            f"hosts clone {work.repository}, a folder, which other machines may not have; give --repository URL, or "
+            "set the remote `origin` to one"
         )
     if work.repository == repository_of(loaded) and not run_git(
         loaded.project, "for-each-ref", "--count=1", f"--contains={work.candidate}", "refs/remotes", "refs/tags"
@@ -69,9 +76,10 @@ def out_of_reach(loaded: LoadedConfig, work: GateWork) -> str | None:
 
 
 def repository_of(loaded: LoadedConfig) -> str:
-    """What hosts clone: git's remote `origin`, else the repository's own path."""
+    """What hosts clone: git's remote `origin` without its password, else the repository's own path."""
     with suppress(ArmError):
         remote = run_git(loaded.project, "config", "--get", "remote.origin.url").decode(errors="replace").strip()
+        remote = without_password(remote)
         return remote if "://" in remote or "@" in remote else str((loaded.project / remote).resolve())
     return str(top_level(loaded.project) or loaded.project)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
-from perfguard.errors import DatabaseError
+from perfguard.errors import DatabaseError, HostUnfitError
 from perfguard.fleet.canary import measure_canary
 from perfguard.fleet.hosts import fitness_of, heed_canary, note_waiting, state_fitness
 from perfguard.fleet.shards import claim, deliver, give_back
@@ -46,12 +49,13 @@ def take(
         KeyboardInterrupt: A signal ended it; the shard waits for another host.
         DatabaseError: The database cannot be reached for a quarter of an hour.
     """
-    if fitness_of(database, host) is not Fitness.FIT:
-        say(fact("fleet.not_fit", host=host))
+    if not _is_fit(database, host, say):
         return False
     canary_s = _canary_alone(database, host, say) if canary is None else canary()
     if drift := heed_canary(database, host, canary_s):
         say(drift)
+        return False
+    if not _is_fit(database, host, say):  # it may have been drained while another run was waited for
         return False
     attempt = claim(database, shard_id, host)
     if attempt is None:
@@ -69,6 +73,30 @@ def take(
         return False
     say(_outcome(delivery, deliver_patiently(database, delivery, say)))
     return True
+
+
+def _is_fit(database: Database, host: str, say: Callable[[Fact], None]) -> bool:
+    if fitness_of(database, host) is Fitness.FIT:
+        return True
+    say(fact("fleet.not_fit", host=host))
+    return False
+
+
+@contextlib.contextmanager
+def only_worker(folder: Path, host: str) -> Iterator[None]:
+    """While entered, no other worker of this machine has this name and these clones.
+
+    Raises:
+        HostUnfitError: One has.
+    """
+    with (folder / f"{quote(host, safe='')}.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise HostUnfitError(
+                f"a worker called {host} runs on this machine already; end it first, or give this one another --name"
+            ) from None
+        yield
 
 
 def _canary_alone(database: Database, host: str, say: Callable[[Fact], None]) -> float:

@@ -201,7 +201,7 @@ def calibrate(
         facts[role] = attested(arm, reports[role].ready, reports[role].attested)
         session.proofs[role] = reports[role].proofs
         _introduce(session, role, arm, reports[role])
-    if len(facts) == 2:
+    if len(facts) == 2 and not session.interrupts.asked:  # else it was cut short, and what they import is not known
         baseline, candidate = (facts[role] for role in _BOTH)
         session.imported = frozenset(path for path, _ in baseline.code)
         is_same = are_identical(baseline, candidate)

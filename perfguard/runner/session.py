@@ -108,6 +108,7 @@ class Session(Struct):
     closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)  # What ends with the run
     imported: frozenset[str] = frozenset()  # Files of the baseline's trees that its cases imported, relative to them
     proofs: dict[Arm, dict[str, CodeProof]] = field(default_factory=dict)  # What cases run of the arms' trees, by id
+    is_decided: bool = False  # Whether all that its verdict rests on is measured, so that ending it early costs nothing
     identical: bool = False  # Whether the arms run the same files with the same packages, interpreter and variables
     notes: list[Fact] = field(default_factory=list)  # What the reader should know
     summaries: dict[str, ArmSummary] = field(default_factory=dict)  # The arms, for the reader

@@ -127,6 +127,18 @@ def test_no_answer_is_a_warning_in_both():
     ] * 2
 
 
+@pytest.mark.parametrize(("shown", "code"), [(0, 4), (4, 1)])
+def test_results_that_differ_are_red_in_both_and_no_answer_is_not(clone, shown, code):
+    """A gate that ends with 4, whose run `perfguard show --fail-on different` then judges."""
+    script = f'#!/bin/sh\ncase "$1" in compare) exit 4;; show) exit {shown};; esac\n'
+    (clone.path / ".perfguard" / "venv" / "bin" / "perfguard").write_text(script)
+    _, jenkins, _ = jenkins_scripts()
+    gitlab = without_installing("\n".join(gitlab_job()["script"]))
+    base = clone.git("rev-parse", "main")
+    assert shell(clone, *GITLAB, gitlab, CI_MERGE_REQUEST_DIFF_BASE_SHA=base).returncode == code
+    assert shell(clone, "sh", "-xe", "-c", jenkins, CHANGE_TARGET="main").returncode == code
+
+
 def test_the_gitlab_job_is_valid(tmp_path):
     pytest.importorskip("check_jsonschema")
     (tmp_path / ".gitlab-ci.yml").write_text(block("yaml"), encoding="utf-8")

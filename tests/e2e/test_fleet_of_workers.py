@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -103,10 +104,27 @@ def test_a_drained_host_gets_no_work(fleet):
     submitted(fleet, "--class", "lab")
     done = worked(fleet, "--class", "lab", "--name", "bench-1")
     assert done.returncode == 3
-    assert "bench-1 is not fit" in done.stderr
+    assert re.search("bench-1 gets no shards: drained by .*: new memory; .*--fit bench-1", done.stderr)
     assert "new memory" in fleet.run("fleet", "hosts").stdout
     assert fleet.run("fleet", "hosts", "--fit", "bench-1").returncode == 0
     assert worked(fleet, "--class", "lab", "--name", "bench-1").returncode == 0
+
+
+def test_a_second_worker_of_a_name_is_refused_and_a_removed_host_is_told_so(fleet):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "perfguard", "fleet", "worker", "--name", "bench-1", "--class", "lab", "--poll", "0.5"],
+        cwd=fleet.path, env=fleet.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    listed = lambda: json.loads(fleet.run("fleet", "hosts", "--format", "json").stdout)  # noqa: E731
+    assert wait_for(listed)
+    second = fleet.run("fleet", "worker", "--name", "bench-1", "--once")
+    assert (second.returncode, listed()[0]["classes"][1:]) == (3, ["lab"])
+    assert "bench-1 runs on this machine already" in second.stderr
+    assert fleet.run("fleet", "hosts", "--remove", "bench-1").returncode == 0
+    submitted(fleet, "--class", "lab")
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 3
+    assert "bench-1 was removed from the fleet" in said
 
 
 def test_a_schedule_is_made_listed_and_removed(fleet):
@@ -148,6 +166,11 @@ def empty_fleet(server, made_project, tmp_path_factory):  # noqa: F811
         (("submit", "--baseline", "HEAD", "--class", "lab", "--suite", "none"), 2, "no suite is named 'none'"),
         (("submit", "--baseline", "HEAD", "--class", "lab", "-c", "none"), 5, "no case matches 'none'"),
         (("submit", "--baseline", "HEAD", "--class", "lab", "--", "--bogus"), 2, "No such option --bogus"),
+        (
+            ("submit", "--baseline", "HEAD", "--class", "lab", "--repository", "https://me:token@example.org/a.git"),
+            2,
+            "--repository has a password",
+        ),
         (("status", "99"), 5, "no submission 99"),
         (("status", "--wait"), 2, "--wait needs a submission"),
         (("cancel", "99"), 5, "no submission 99"),
@@ -164,7 +187,7 @@ def test_impossible_requests_get_a_sentence(empty_fleet, arguments, code, messag
 
 def test_a_candidate_that_hosts_may_not_find_is_said_before_they_look(empty_fleet, tmp_path):
     submit = ("fleet", "submit", "--baseline", "HEAD", "--class", "lab")
-    assert "a folder of this machine" in empty_fleet.run(*submit).stderr
+    assert "a folder, which other machines may not have" in empty_fleet.run(*submit).stderr
     far = tmp_path / "far.git"
     empty_fleet.git("clone", "-q", "--bare", ".", str(far))
     empty_fleet.git("remote", "add", "origin", f"file://{far}")
@@ -173,7 +196,7 @@ def test_a_candidate_that_hosts_may_not_find_is_said_before_they_look(empty_flee
     empty_fleet.git("fetch", "-q", "origin")
     done = empty_fleet.run(*submit)
     assert done.returncode == 0
-    assert not any(words in done.stderr for words in ("push it", "a folder of this machine"))
+    assert not any(words in done.stderr for words in ("push it", "other machines"))
     empty_fleet.git("remote", "remove", "origin")
 
 
@@ -181,4 +204,4 @@ def test_a_sqlite_file_is_no_queue(project):
     project.environment["PERFGUARD_DATABASE"] = str(project.path / "history.sqlite")
     done = project.run("fleet", "init")
     assert done.returncode == 2
-    assert "set `database` to a PostgreSQL URL" in done.stderr
+    assert "set PERFGUARD_DATABASE" in done.stderr

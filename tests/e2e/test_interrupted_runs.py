@@ -6,7 +6,7 @@ import json
 import signal
 import time
 
-from tests.tiny_projects import wait_for
+from tests.tiny_projects import DOUBLED, wait_for
 
 ARGUMENTS = ("compare", "--measure-anyway", "--budget", "100", "--max-blocks", "1000", "--format", "json")
 
@@ -30,6 +30,17 @@ def test_interrupted_once_it_keeps_what_was_measured(project):
     assert result["gate"]["blocks_total"] > 0
     assert project.workers() == []
     assert len(project.git("worktree", "list").splitlines()) == 1
+
+
+def test_interrupted_before_the_first_block_it_says_so_and_nothing_of_the_arms(project):
+    project.replace("tiny_work.py", *DOUBLED)
+    process = project.start("compare", "--budget", "100", "--format", "json", "--no-progress")
+    runs = project.path / ".perfguard" / "runs"
+    assert wait_for(lambda: list(runs.glob("*/events.jsonl")))
+    process.terminate()
+    stdout, stderr = process.communicate(timeout=300)
+    assert process.returncode == 130, stderr
+    assert [reason["code"] for reason in json.loads(stdout)["reasons"]] == ["run.interrupted"]
 
 
 def test_interrupted_twice_it_ends_at_once(project):

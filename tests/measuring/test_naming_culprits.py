@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.tiny_projects import wait_for
+
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
@@ -96,6 +98,18 @@ def test_a_stored_op_counts_tells_what_changed_since(training):
     training.replace("train.py", *UNFUSED)
     result = training.result("gate", "--baseline", "stored", "--no-progress", PERFGUARD_ROUNDS="2")
     assert any(change["rule"] == "fusion" for change in result["op_count_changes"]["train"])
+
+
+def test_a_verdict_stands_where_only_the_search_for_culprits_was_interrupted(training):
+    training.replace("train.py", *UNFUSED)
+    process = training.start("compare", "--ops", "--format", "json", "--no-progress")
+    runs = training.path / ".perfguard" / "runs"
+    assert wait_for(lambda: any('"final":true' in file.read_text() for file in runs.glob("*/events.jsonl")))
+    process.terminate()
+    result = json.loads(process.communicate(timeout=300)[0])
+    assert (result["verdict"], process.returncode) == ("inconclusive", 4)
+    assert result["attributions"] == []
+    assert "ops.cut_short" in [note["code"] for note in result["notes"]]
 
 
 @pytest.mark.long

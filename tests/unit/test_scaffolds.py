@@ -125,11 +125,13 @@ class TestOnGitLab:
 
     def test_a_pipeline_that_is_there_is_kept_and_what_to_add_is_said(self, repository):
         (repository / ".gitlab-ci.yml").write_text("build:\n  script: make\n")
-        (file,) = (file for file in planned(repository).files if file.name == ".gitlab-ci.yml")
-        assert (file.fate, file.note) == (Fate.KEPT, "add `include: /.gitlab/perfguard.yml` to it")
+        scaffold = planned(repository)
+        assert fates(scaffold)[".gitlab-ci.yml"] is Fate.KEPT
+        assert [hint.partition(";")[0] for hint in scaffold.hints] == [
+            "add `include: /.gitlab/perfguard.yml` to .gitlab-ci.yml"
+        ]
         (repository / ".gitlab-ci.yml").write_text("include:\n  - /.gitlab/perfguard.yml\n")
-        (file,) = (file for file in planned(repository).files if file.name == ".gitlab-ci.yml")
-        assert (file.fate, file.note) == (Fate.KEPT, "")
+        assert planned(repository).hints == ()
 
     def test_nothing_is_written_for_it_where_no_workflows_are_wanted(self, repository):
         (repository / ".gitlab-ci.yml").write_text("build:\n  script: make\n")

@@ -74,23 +74,26 @@ def worker(classes: tuple[str, ...], name: str | None, poll_s: float, folder: Pa
     the classes that you give. Before each shard it times fixed work, the canary; where that drifted, the host is unfit,
     its shards go elsewhere, and this command ends with exit code 3. Stopping it gives its shard back.
     """
+    from contextlib import ExitStack
     from functools import partial
 
     from perfguard.errors import HostUnfitError
     from perfguard.fleet.hosts import read_hosts, register
     from perfguard.fleet.measuring import measure
     from perfguard.fleet.queue import require_ready, work
-    from perfguard.fleet.working import clones_of, host_name, take
+    from perfguard.fleet.working import clones_of, host_name, only_worker, take
     from perfguard.host.probe import probe
     from perfguard.records.fleet import Fitness
 
     _, opening = opened_fleet()
-    with opening as database:
+    with ExitStack() as ending:
+        database = ending.enter_context(opening)
         require_ready(database)
         fingerprint, host = probe(), name or host_name()
         every = tuple(dict.fromkeys([fingerprint.machine_id, *classes]))
         place = (folder or clones_of(os.environ)).absolute()
         place.mkdir(parents=True, exist_ok=True)
+        ending.enter_context(only_worker(place, host))
         known = next((other for other in read_hosts(database) if other.name == host), None)
         registered = register(database, host, fingerprint, every)
         if known is not None and (known.machine_id, set(known.classes)) != (fingerprint.machine_id, set(every)):
@@ -99,7 +102,7 @@ def worker(classes: tuple[str, ...], name: str | None, poll_s: float, folder: Pa
                 f"! {host} was registered for {before}; a worker of that name elsewhere is now this one", err=True
             )
         if registered.fitness is not Fitness.FIT:
-            raise HostUnfitError(_why_unfit(registered.name))
+            raise HostUnfitError(_why_unfit(database, host))
         click.echo(f"{host} takes shards of {', '.join(every)}; clones are in {place}", err=True)
         doing = partial(measure, host=host, folder=place, environment=dict(os.environ))
         went_on = [True]
@@ -109,14 +112,19 @@ def worker(classes: tuple[str, ...], name: str | None, poll_s: float, folder: Pa
             return went_on[0]
 
         work(database, every, measure_shard, poll_s=poll_s, is_once=is_once)
-    if not went_on[0]:
-        raise HostUnfitError(_why_unfit(host))
+        if not went_on[0]:
+            raise HostUnfitError(_why_unfit(database, host))
 
 
-def _why_unfit(host: str) -> str:
-    return (
-        f"{host} is not fit; `perfguard fleet hosts` says why, and `perfguard fleet hosts --fit {host}` takes it back"
-    )
+def _why_unfit(database: Database, name: str) -> str:
+    from perfguard.fleet.hosts import read_hosts
+    from perfguard.report.messages.catalog import describe
+
+    host = next((host for host in read_hosts(database) if host.name == name), None)
+    if host is None:
+        return f"{name} was removed from the fleet; start this worker again, and it registers anew"
+    why = describe(host.reason) if host.reason is not None else f"it is {host.fitness.value}"
+    return f"{name} gets no shards: {why}; `perfguard fleet hosts --fit {name}` takes it back"
 
 
 @fleet_command.command("tend")

@@ -135,6 +135,8 @@ def _print_next(scaffold: Scaffold) -> None:
     here = scaffold.directory.resolve() == Path.cwd()
     tops = dict.fromkeys(file.name.partition("/")[0] for file in scaffold.changed)
     steps = {"see that the benchmark runs": "perfguard run"}
+    if any(file.name == BENCHMARK for file in scaffold.changed):
+        steps["have it run a training step of yours: until then no gate sees your code"] = f"$EDITOR {BENCHMARK}"
     if scaffold.needs_action:
         steps["put perfguard's repository and a tag or commit into the workflows"] = (
             "perfguard init --action OWNER/NAME@REF"
@@ -173,7 +175,7 @@ def plan_scaffold(
         uses = action if re.fullmatch(r"[0-9a-f]{40}", reference["ref"]) else f"{action} {_UNPINNED}"
         files += [_workflow(directory, name, uses, force=force) for name in _WORKFLOWS]
     files.append(_gitignore(directory))
-    hints = tuple(_hints(repository, files, wanted=workflows))
+    hints = tuple(_hints(repository, files, directory, wanted=workflows))
     needs_action = action.startswith("OWNER/") and any(
         file.fate is not Fate.KEPT and file.name.startswith(_GITHUB) for file in files
     )
@@ -250,11 +252,14 @@ def _is_on_gitlab(directory: Path, repository: Path | None) -> bool:
 
 def _gitlab_pipeline(directory: Path) -> PlannedFile:
     """The pipeline includes perfguard's job; one that is there is its owner's to change."""
-    file = _planned(directory, _GITLAB_PIPELINE, f"{_INCLUDE}\n", force=False)
-    is_included = False
+    return _planned(directory, _GITLAB_PIPELINE, f"{_INCLUDE}\n", force=False)
+
+
+def _needs_including(directory: Path) -> bool:
+    """Whether the pipeline that is there does not name perfguard's job yet."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        is_included = _GITLAB_JOB in (directory / _GITLAB_PIPELINE).read_text(encoding="utf-8")
-    return file if file.fate is Fate.WRITTEN or is_included else replace(file, note=f"add `{_INCLUDE}` to it")
+        return _GITLAB_JOB not in (directory / _GITLAB_PIPELINE).read_text(encoding="utf-8")
+    return False
 
 
 def _gitignore(directory: Path) -> PlannedFile:
@@ -276,11 +281,13 @@ def _gitignore(directory: Path) -> PlannedFile:
     return PlannedFile(name=name, fate=Fate.EXTENDED, content=added, note=f"by {' and '.join(missing)}")
 
 
-def _hints(repository: Path | None, files: list[PlannedFile], *, wanted: bool) -> Iterator[str]:
+def _hints(repository: Path | None, files: list[PlannedFile], directory: Path, *, wanted: bool) -> Iterator[str]:
     if repository is None:
         yield "this is no git repository, and a gate compares commits: start with `git init`"
     if wanted and not any(file.name.startswith((_GITHUB, _GITLAB_JOB)) for file in files):
         yield f"no workflows were planned: they are read in the top folder of a repository only, here {repository}"
+    if any(file.name == _GITLAB_JOB for file in files) and _needs_including(directory):
+        yield f"add `{_INCLUDE}` to {_GITLAB_PIPELINE}; `stages` there, if set, must name `test`"
 
 
 def _template(name: str) -> str:

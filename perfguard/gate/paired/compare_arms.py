@@ -58,7 +58,7 @@ def compare_arms(
     Arms that turn out to run the same code are not measured, unless the request says so. They are put at alike places
     unless `place` says otherwise. Against an anchor, its margin is tested. With `op_counts` of another machine, the
     candidate's steps are compared with these as well. What was measured before an interruption is judged too; the
-    result then says `interrupted`.
+    result then says `interrupted`, unless only the search for culprits was cut short.
 
     Raises:
         PerfguardError: The run could not be made; nothing that was measured is lost.
@@ -93,6 +93,7 @@ def compare_arms(
                 _say_what_looks_miss(session)
             if request.gate.follows_up:
                 confirm_flags(session, specs, plan, judge)
+                session.is_decided = not session.interrupts.asked
                 explain(session, starter, judge.verdicts(session.data), chosen)
         is_proven = not session.data.blocks_finished and (session.identical or bool(session.data.untouched))
         known = None if is_proven else error_rate  # what git proves has no error rate

@@ -63,6 +63,8 @@ def finish(
         session.note(fact("gate.longer_budget", enough, severity=Severity.NOTABLE))
     if error_rate is not None:
         session.note(error_rate)
+    if session.interrupts.asked and session.is_decided:
+        session.note(fact("ops.cut_short", severity=Severity.NOTABLE))
     code, verdict, reasons = _conclusion(session, gate, measured)
     result = RunResult(
         command=session.request.command,
@@ -139,7 +141,7 @@ def _conclusion(
     session: Session, gate: GateResult | None, measured: Sequence[CaseMeasured]
 ) -> tuple[ExitCode, str, tuple[Fact, ...]]:
     config = session.request.loaded.config
-    if session.interrupts.asked:
+    if session.interrupts.asked and not session.is_decided:
         blocks = session.data.blocks_finished
         return ExitCode.INTERRUPTED, "interrupted", (fact("run.interrupted", blocks=blocks),)
     if gate is not None:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from perfguard.config import FAIL_ON_CHOICES
 from perfguard.errors import ExitCode, UsageError
 from perfguard.records.estimate import Estimate, Interval
 from perfguard.records.facts import Fact, Severity, Value, fact
@@ -23,10 +24,6 @@ from perfguard.records.verdict import Comparison, Design, GateOutcome, GateResul
 from perfguard.stats.p_values import holm
 from perfguard.stats.power import blocks_needed, minimum_detectable_effect
 from perfguard.stats.voiding import Voiding
-
-FAIL_ON_CHOICES = ("regression", "failed", "missing", "different", "inconclusive")
-"""What `--fail-on` accepts; all of them by default. `missing` is a case without a comparable baseline, `different` one
-whose arms do not compute the same thing."""
 
 _EXITS = {
     GateOutcome.FAILED: ("failed", ExitCode.INFRASTRUCTURE),

@@ -25,6 +25,7 @@ _SECRET = re.compile(
     r"^GITHUB_(?!REPOSITORY$|SHA$|REF)",
     re.IGNORECASE,
 )
+_USER_AND_PASSWORD = re.compile(r"://[^/\s@:]*:[^/\s@]+@")
 _WITH_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]+@|[?&]password=", re.IGNORECASE)
 _IN_GIT = re.compile(
     r"^\s*extraheader\s*=\s*\S|^\s*helper\s*=\s*store|://[^/\s:@]+:[^/\s@]+@", re.IGNORECASE | re.MULTILINE
@@ -39,6 +40,11 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name not in VARIABLES and not _SECRET.search(name) and not _WITH_PASSWORD.search(value)
     }
+
+
+def without_password(url: str) -> str:
+    """A URL without its user and password, where it has a password."""
+    return _USER_AND_PASSWORD.sub("://", url)
 
 
 def variables_found(environment: Mapping[str, str]) -> list[str]:

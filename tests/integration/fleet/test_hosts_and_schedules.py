@@ -92,6 +92,19 @@ class TestHosts:
         assert (found.state, found.host, found.attempt) == (ShardState.DONE, "host-2", 1)
         assert [each.code for each in said] == ["fleet.not_fit", "fleet.measuring", "fleet.accepted"]
 
+    def test_a_host_that_is_drained_while_it_waits_for_another_run_measures_nothing(self, database, host):
+        (shard,) = read_status(database, submission_id=submitted(database, 1)).shards
+        said = []
+
+        def canary():
+            state_fitness(database, "host-1", Fitness.DRAINED)
+            return 0.01
+
+        assert not take(database, shard.id, host="host-1", say=said.append, canary=canary, measure=pytest.fail)
+        (found,) = read_status(database, submission_id=shard.submission_id).shards
+        assert (found.state, found.attempt) == (ShardState.WAITING, 0)
+        assert [each.code for each in said] == ["fleet.not_fit"]
+
     def test_a_host_whose_disk_is_full_is_unfit_and_the_attempt_does_not_count(self, database, host):
         (shard,) = read_status(database, submission_id=submitted(database, 1)).shards
         full = fact("fleet.full", folder="/clones", free_bytes=7)
