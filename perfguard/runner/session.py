@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from perfguard import __version__
 from perfguard.config import LoadedConfig
-from perfguard.errors import ConfigError, UsageError
+from perfguard.errors import ConfigError, HostUnfitError, UsageError
 from perfguard.host.lock import host_lock
 from perfguard.host.placement import select_cpus
 from perfguard.host.probe import probe
@@ -156,7 +156,7 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
             clear_leftovers(request.loaded.project, own=folder.path)
             _begin(session, mode)
             yield session
-        except UsageError:
+        except (UsageError, HostUnfitError):
             if not session.data.revisions:
                 ending.pop_all()  # A request that was refused is no run: neither the history nor `show` knows of it
                 ending.callback(folder.remove)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import pytest
+
+from perfguard.cli.commands.baselines import baseline_command
+from perfguard.errors import HostUnfitError
+from perfguard.gate.stored import update
 from perfguard.host.lock import host_lock, lock_path
+from perfguard.records.facts import fact
+from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
 
 
 def test_a_wrong_configuration_names_file_and_key(project):
@@ -60,3 +68,22 @@ def test_a_request_that_is_refused_leaves_no_run(project):
     assert "nowhere" in done.stderr
     assert not list(project.path.glob(".perfguard/runs/*"))
     assert "no run is recorded" in project.run("show").stderr
+
+
+def test_a_baseline_waits_for_the_host_before_it_judges_it_and_an_unfit_one_leaves_no_run(project, monkeypatch):
+    monkeypatch.chdir(project.path)
+    monkeypatch.setattr(tempfile, "tempdir", project.environment["TMPDIR"])
+    load = CheckResult(id="load", status=CheckStatus.FAIL, observed=fact("doctor.none"), why=fact("doctor.none"))
+    asked = []
+
+    def check(*_):
+        with pytest.raises(HostUnfitError), host_lock():
+            pass
+        asked.append(True)
+        return (load,)
+
+    monkeypatch.setattr(update, "check_host", check)
+    with pytest.raises(HostUnfitError, match=r"\(load\)"):
+        baseline_command(["update", "--suite", "tiny"], standalone_mode=False)
+    assert asked
+    assert not list(project.path.glob(".perfguard/runs/*"))

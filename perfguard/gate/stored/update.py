@@ -94,13 +94,15 @@ def update_baseline(
         MeasurementError: A case failed, so the baseline would have a hole; or it computes something else than in the
             baseline that is replaced, and the options do not allow it.
     """
-    state = _require_fit(request, options)
+    state = _require_traceable(request, options)
     previous = _previous(request)
     if previous is not None:
         request = with_seed_of(previous.baseline, request)  # the same data, so that what is computed can be compared
     # Waiting between the rounds is not measuring: the suite's budget is for the rounds alone.
     request = replace(request, budget_s=request.budget_s + options.spread_s)
     with open_session(request, mode="rounds") as session:
+        if not options.allow_unfit:
+            _require_fit(session)
         arm = ArmSpec(text="dir:.")
         starter, plan = measure_rounds(session, arm, rounds=options.rounds, spread_s=options.spread_s)
         op_counts = {} if session.interrupts.asked else count_candidate(session, starter, measurable_cases(session))
@@ -143,7 +145,7 @@ def _previous(request: Request) -> CountedBaseline | None:
     return None
 
 
-def _require_fit(request: Request, options: UpdateOptions) -> git.TreeState:
+def _require_traceable(request: Request, options: UpdateOptions) -> git.TreeState:
     if options.rounds < MIN_ROUNDS and not options.allow_few:
         raise UsageError(
             f"{options.rounds} rounds say too little about their spread; use at least {MIN_ROUNDS}, or --allow-few"
@@ -154,12 +156,16 @@ def _require_fit(request: Request, options: UpdateOptions) -> git.TreeState:
             f"{request.loaded.project} has uncommitted changes, so the baseline could not be traced to a commit; "
             "commit them, or use --allow-dirty"
         )
-    checks = () if options.allow_unfit else check_host(request.loaded, request.fingerprint)
+    return state
+
+
+def _require_fit(session: Session) -> None:
+    """Judge the host once it is this run's alone."""
+    checks = check_host(session.request.loaded, session.fingerprint)
     if what := ", ".join(check.id for check in checks if check.status is CheckStatus.FAIL):
         raise HostUnfitError(
             f"this host is unfit for a baseline ({what}); see `perfguard doctor`, or use --allow-unfit"
         )
-    return state
 
 
 def _require_complete(session: Session, options: UpdateOptions) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.runner.arms.credentials import VARIABLES, without_secrets
+from perfguard.runner.arms.credentials import VARIABLES, without_password, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,18 @@ def test_all_else_is_seen():
         "GITHUB_SHA": "ab", "KEYBOARD": "us", "HOME": "/root",
     }  # fmt: skip
     assert without_secrets(seen) == seen
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("https://me:pw@example.org/a.git", "https://example.org/a.git"),
+        ("https://x-access-token:pw@example.org:8443/a", "https://example.org:8443/a"),
+        ("https://me@example.org/a.git", "https://me@example.org/a.git"),
+        ("git@example.org:team/a.git", "git@example.org:team/a.git"),
+        ("ssh://git@example.org:22/a.git", "ssh://git@example.org:22/a.git"),
+        ("https://example.org/a:b@c", "https://example.org/a:b@c"),
+    ],
+)
+def test_a_url_loses_its_password_and_nothing_else(url, kept):
+    assert without_password(url) == kept
