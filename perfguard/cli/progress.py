@@ -19,6 +19,7 @@ from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.training import epoch_line, use_line
 from perfguard.units import format_count, format_duration, format_seconds, printable
 
+_WAITING = "step.waiting"  # For another run that measures on this host
 _LEAST_INTERVAL_S = 20.0
 _LINES_A_BUDGET = 5  # Lines on how far a run is; a longer run has no more of them, just later ones
 _MOST_FAILURES = 3  # Failed cases that have a line of their own; the result names all of them
@@ -44,7 +45,9 @@ class RunProgress:
         self._epoch: TrainingEpoch | None = None  # The last one of a run that trains
 
     def step(self, what: Fact) -> None:
-        """Something begins that has no event of its own."""
+        """Something begins that has no event of its own; that it waits for the host is always said."""
+        if what.code == _WAITING:
+            click.echo(f"· {describe(what)}", err=True)
 
     def observe(self, event: events.Event) -> None:
         """One event of the run."""
@@ -84,7 +87,7 @@ class _NowAndThen(RunProgress):
         self._due = -1e18
 
     def step(self, what: Fact) -> None:
-        if self._clock() >= self._due:
+        if what.code == _WAITING or self._clock() >= self._due:
             self._say(f"· {describe(what)}")
 
     def observe(self, event: events.Event) -> None:

@@ -43,7 +43,7 @@ def study_command() -> None:
     default="15m",
     show_default=True,
     metavar="TIME",
-    help="Wall-clock budget of measuring; an item that was begun is finished. 0 measures nothing.",
+    help="Wall-clock budget, waiting included; an item that was begun is finished. 0 measures nothing.",
 )
 @shared.cpus_option
 @click.option("--threads", type=int, metavar="N", default=1, show_default=True, help="CPUs to use; one thread each.")
@@ -129,7 +129,7 @@ def profilednn(*, parts: str | None, folder: Path, budget_s: float, **options: A
     default="1h",
     show_default=True,
     metavar="TIME",
-    help="Wall-clock budget of measuring; a run that was begun is finished. 0 measures nothing.",
+    help="Wall-clock budget, waiting included; a run that was begun is finished. 0 measures nothing.",
 )
 @click.option(
     "--device", metavar="DEVICE", help="Device of replicas: auto, cpu, cuda, or emulated:30 (30 times one CPU)."
@@ -168,6 +168,7 @@ def hogbatch(*, shapes: str | None, seeds: int, search_s: float, folder: Path, b
             suite=config.data.source,
             cases=(),
             budget_s=config.time_s or 0.0,
+            progress=make_progress(Verbosity.QUIET).step,
             record=recorder(loaded),
         )
         return train(request, config if options["device"] is None else with_device(config, options["device"]))

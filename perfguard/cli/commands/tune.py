@@ -51,7 +51,7 @@ Arguments after a script go to the script.
     "budget_s",
     type=SecondsType(),
     metavar="TIME",
-    help=f"Wall-clock budget, the profile included.  [default: {_DEFAULT_BUDGET_S:g}]",
+    help=f"Wall-clock budget, profile and waiting included.  [default: {_DEFAULT_BUDGET_S:g}]",
 )
 @click.option(
     "--timeout",

@@ -16,7 +16,7 @@ from perfguard.report.messages.catalog import describe
 from perfguard.report.shown import Number
 from perfguard.report.study.rows import OUTCOMES
 from perfguard.store.files import write_text
-from perfguard.study.hogbatch.claims import CPU_SHARES, Claim, claims_of, race
+from perfguard.study.hogbatch.claims import CPU_SHARES, TARGETS, Claim, claims_of, race
 from perfguard.study.hogbatch.collect import REPLICA_FACTOR, THREADED
 from perfguard.study.hogbatch.evidence import ALGORITHMS, HogbatchEvidence, TrainedRun
 from perfguard.study.shapes.shape import ShapeOutcome
@@ -54,9 +54,9 @@ def write_hogbatch(folder: Path, evidence: HogbatchEvidence) -> tuple[Path, ...]
 def hogbatch_summary(evidence: HogbatchEvidence) -> str:
     """Each claim in a line, for a terminal."""
     claims = claims_of(evidence)
-    lines = [f"claims on this machine: {_counted(claims)}"]
+    lines = [_counted(claims)]
     for shape in evidence.shapes:
-        lines.append(shape)
+        lines += [shape, *(f"  ! {problem}" for problem in _problems(evidence, shape))]
         lines += [f"  {_line(claim)}" for claim in claims if claim.shape == shape]
     return "\n".join(map(printable, lines))
 
@@ -66,8 +66,9 @@ def render_hogbatch_markdown(evidence: HogbatchEvidence, claims: Sequence[Claim]
     lines = ["# Hogbatch, measured again", "", _intro(evidence, claims), ""]
     for shape in evidence.shapes:
         lines += [f"## {shape}", "", _target_text(evidence, shape), ""]
+        lines += [f"- {escape(problem)}" for problem in _problems(evidence, shape)]
         lines += [f"- {escape(_line(claim))}" for claim in claims if claim.shape == shape]
-        for table in (_times(evidence, shape), _shares(evidence, shape), _settings(evidence, shape)):
+        for table in _tables(evidence, shape):
             names = [name.removeprefix(">") for name in table.columns]
             lines += [
                 "",
@@ -84,7 +85,7 @@ def render_hogbatch_page(evidence: HogbatchEvidence, claims: Sequence[Claim]) ->
     opening = Opening(
         heading="Hogbatch, measured again",
         intro=_intro(evidence, claims),
-        conclusion=f"Claims here: {_counted(claims)}.",
+        conclusion=f"{_counted(claims)}.",
         note="Times are of training alone, without losses, to the same loss, between epochs by a straight line. Ratios "
         "are geometric means over seeds, with 95 % intervals (Student's t). A claim on times holds or fails where its "
         "whole interval lies on one side; else it is open. Data is generated in the shapes of the paper's sets.",
@@ -107,8 +108,20 @@ def _section(evidence: HogbatchEvidence, claims: Sequence[Claim], shape: str) ->
         title=f"{shape}: {_target_text(evidence, shape)}",
         first=table,
         charts=(*_loss_charts(evidence, shape), *_use_charts(evidence, shape)),
-        tables=(_times(evidence, shape), _shares(evidence, shape), _settings(evidence, shape)),
+        tables=_tables(evidence, shape),
     )
+
+
+def _tables(evidence: HogbatchEvidence, shape: str) -> tuple[Table, ...]:
+    """None where nothing was raced yet."""
+    made = (_times(evidence, shape), _shares(evidence, shape), _settings(evidence, shape))
+    return tuple(table for table in made if table.rows)
+
+
+def _problems(evidence: HogbatchEvidence, shape: str) -> list[str]:
+    """Why runs are missing, and how they come."""
+    found = evidence.problems_of(shape)
+    return [f"not finished: {describe(why)}; the same command goes on" for why in found]
 
 
 def _intro(evidence: HogbatchEvidence, claims: Sequence[Claim]) -> str:
@@ -116,7 +129,7 @@ def _intro(evidence: HogbatchEvidence, claims: Sequence[Claim]) -> str:
     large = ", ".join(device for device in devices if device) or "not used"
     return (
         f"{_PAPER}. Measured on {evidence.machine} ({evidence.machine_id}), {evidence.cpus} CPUs, torch "
-        f"{evidence.torch}; large batches run on: {large}. Claims here: {_counted(claims)}."
+        f"{evidence.torch}; large batches run on: {large}. {_counted(claims)}."
     )
 
 
@@ -131,9 +144,14 @@ def _line(claim: Claim) -> str:
 
 
 def _counted(claims: Sequence[Claim]) -> str:
-    counts = {outcome: sum(claim.outcome is outcome for claim in claims) for outcome in ShapeOutcome}
+    """The paper's claims and this project's targets, each counted by outcome."""
     words = ("hold", "do not hold", "open", "not measured")
-    return ", ".join(f"{counts[outcome]} {word}" for outcome, word in zip(ShapeOutcome, words, strict=True))
+    parts = []
+    for name, is_target in (("Claims of the paper", False), ("targets of perfguard", True)):
+        own = [claim for claim in claims if (claim.claim.code in TARGETS) == is_target]
+        counts = [sum(claim.outcome is outcome for claim in own) for outcome in ShapeOutcome]
+        parts.append(f"{name}: {', '.join(f'{count} {word}' for count, word in zip(counts, words, strict=True))}")
+    return "; ".join(parts)
 
 
 def _algorithms(evidence: HogbatchEvidence, shape: str) -> list[str]:

@@ -213,8 +213,8 @@ class _Work:
             return None
         if training.outcome is not None and training.outcome.ending is Ending.ASKED:
             raise InterruptedRunError("interrupted; the runs before are stored")
-        if not training.epochs:
-            why = "it ended before its first loss; give more --search-s"
+        if not training.epochs or training.epochs[-1].epoch == 0:
+            why = "it ended before its first epoch; give more --search-s"
             self._problems[name] = fact("study.item_failed", severity=Severity.NOTABLE, item=name, error=why)
             return None
         stored = replace(_stored(training, shape, algorithm, setting, plan.cpus, is_search=is_search), digest=digest)

@@ -98,5 +98,13 @@ class HogbatchEvidence(Struct, frozen=True, kw_only=True):
 
     @property
     def shapes(self) -> tuple[str, ...]:
-        """Shapes with at least one run that counts."""
-        return tuple(dict.fromkeys(run.shape for run in self.runs if not run.is_search))
+        """Shapes with at least one run, also of a search that has not ended."""
+        return tuple(dict.fromkeys(run.shape for run in self.runs))
+
+    def problems_of(self, shape: str) -> tuple[Fact, ...]:
+        """Why runs of a shape are missing, each reason once."""
+        found: list[Fact] = []
+        for run, why in self.problems.items():
+            if run.startswith(f"{shape}-") and (why.code, why.values) not in [(w.code, w.values) for w in found]:
+                found.append(why)
+        return tuple(found)

@@ -117,6 +117,15 @@ def test_quiet_says_nothing(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("verbosity", Verbosity)
+def test_waiting_for_the_host_is_said_however_quiet_and_however_soon(verbosity, capsys):
+    progress = make_progress(verbosity, clock=Clock())
+    for owner in ("gate, pid 7", "run, pid 8"):
+        progress.step(fact("step.waiting", owner=owner, waited_s=None))
+    said = capsys.readouterr().err
+    assert ["pid 7" in said, "pid 8" in said] == [True, True]
+
+
 def test_verbose_says_every_step_note_case_and_block(capsys):
     watch_a_gate(Verbosity.VERBOSE, failing=6)
     lines = capsys.readouterr().err.splitlines()

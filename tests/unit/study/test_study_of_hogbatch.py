@@ -10,7 +10,6 @@ import pytest
 from perfguard.errors import InterruptedRunError, MeasurementError, StoreError, UsageError
 from perfguard.hetero.planning import places, plan_of
 from perfguard.hetero.shapes import SHAPES
-from perfguard.records.facts import fact
 from perfguard.records.training import (
     Counters,
     Device,
@@ -26,7 +25,7 @@ from perfguard.records.training import (
 from perfguard.report.study.hogbatch import hogbatch_summary, render_hogbatch_page, write_hogbatch
 from perfguard.study.hogbatch.claims import Ratio, claims_of, race, ratio_of
 from perfguard.study.hogbatch.collect import EVIDENCE, SEARCH_SEED, HogbatchPlan, candidates, collect, config_of
-from perfguard.study.hogbatch.evidence import ALGORITHMS, crossing
+from perfguard.study.hogbatch.evidence import ALGORITHMS, LossPoint, crossing
 from perfguard.study.shapes.shape import ShapeOutcome
 from tests.changed_values import replace
 
@@ -153,8 +152,46 @@ def test_a_run_that_fails_is_named_and_stops_its_shape_alone(plan, machine):
         return machine.train(config)
 
     evidence = collect(replace(plan, train=train))
-    assert evidence.shapes == ()
-    assert {each.values["error"] for each in evidence.problems.values()} == {"no such device"}
+    assert [each.values["error"] for each in evidence.problems_of("covtype")] == ["no such device"]
+    assert {claim.outcome for claim in claims_of(evidence)} == {ShapeOutcome.NOT_MEASURED}
+    write_hogbatch(plan.folder, evidence)
+    assert "no such device" in (plan.folder / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_run_without_an_epoch_of_training_chooses_no_setting(plan, machine):
+    def train(config):
+        trained = machine.train(config)
+        return replace(trained, epochs=trained.epochs[:1])
+
+    with pytest.raises(MeasurementError, match="more --search-s"):
+        collect(replace(plan, train=train))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "outcome"),
+    [
+        ((1, 2, 3, 4), ShapeOutcome.HOLDS),
+        ((2, 1, 3, 4), ShapeOutcome.FAILS),
+        ((1, None, 3, None), ShapeOutcome.OPEN),
+        ((3, None, 1, None), ShapeOutcome.FAILS),
+    ],
+)
+def test_the_order_of_epochs_is_judged_by_the_algorithms_that_reached_the_loss(plan, epochs, outcome):
+    """Of hogwild, adaptive, hogbatch and large batches; None did not reach it in its time."""
+    evidence = collect(plan)
+    ends = dict(zip(("cpu", "adaptive", "hogbatch", "large"), epochs, strict=True))
+    target = evidence.targets["covtype"]
+
+    def cut(run):
+        if run.is_search or run.algorithm == "pytorch":
+            return run
+        end = ends[run.algorithm]
+        losses = [(0, 1.0), (9, 1.0)] if end is None else [(0, 1.0), (end, target)]
+        points = tuple(LossPoint(epoch=epoch, trained_s=float(epoch), loss=loss) for epoch, loss in losses)
+        return replace(run, points=points)
+
+    claims = {each.claim.code: each for each in claims_of(replace(evidence, runs=tuple(map(cut, evidence.runs))))}
+    assert claims["hogbatch.epochs"].outcome is outcome
 
 
 def test_an_interrupted_study_keeps_what_it_has(plan, machine):
@@ -249,7 +286,7 @@ def test_a_seed_that_missed_the_loss_leaves_no_ratio(plan):
     assert race(evidence, "covtype", "cpu", "pytorch", 1e-30).ratio is None
     found = race(evidence, "covtype", "cpu", "pytorch", 0.9)
     assert found.ratio.factor == pytest.approx(1 / 1.8, rel=0.02)
-    assert (found.missed, found.others_missed, found.seeds) == (0, 0, 3)
+    assert (found.reached, found.others_reached, found.seeds) == (3, 3, 3)
 
 
 def test_a_race_that_one_side_never_ends_is_decided(plan):
@@ -264,8 +301,8 @@ def test_a_race_that_one_side_never_ends_is_decided(plan):
     cut = replace(evidence, runs=tuple(map(slower, evidence.runs)))
     assert min(end_s.values()) > 0
     lost, won = race(cut, "covtype", "cpu", "pytorch", target), race(cut, "covtype", "pytorch", "cpu", target)
-    assert (lost.missed, lost.below(1.0)) == (3, ShapeOutcome.FAILS)
-    assert (won.others_missed, won.below(1.0), won.below(0.65)) == (3, ShapeOutcome.HOLDS, ShapeOutcome.OPEN)
+    assert (lost.reached, lost.others_reached, lost.below(1.0)) == (0, 3, ShapeOutcome.FAILS)
+    assert (won.below(1.0), won.below(0.65)) == (ShapeOutcome.HOLDS, ShapeOutcome.OPEN)
 
 
 def test_another_question_is_measured_anew_and_another_shape_keeps_its_runs(plan, machine):
@@ -292,4 +329,3 @@ def test_a_fact_of_each_claim_can_be_read(plan):
 
     for claim in claims_of(collect(plan)):
         assert describe(claim.claim)
-    assert "none" in describe(fact("hogbatch.against_pytorch", algorithm="none", target=0.65))
