@@ -27,6 +27,9 @@ ATTENDANTS = _names(
 )
 """Ops beside views that come with others: they fill new tensors or ask what is possible."""
 
+READS = _names("item _local_scalar_dense is_nonzero")
+"""Ops that hand a tensor's value to Python: each is a call that somebody wrote, and in a loop a slow one."""
+
 CASTS = frozenset({"to", "_to_copy", "copy_", "type_as"})
 """Copies by which autocast and `.to(dtype)` change a dtype."""
 
@@ -141,7 +144,7 @@ def is_copy(op: str) -> bool:
 
 def is_minor(op: str) -> bool:
     """Whether an op only makes, fills or describes tensors: such ops follow others and are no cause."""
-    return group_of(op) is Group.VIEWS or short(op) in ATTENDANTS
+    return short(op) not in READS and (group_of(op) is Group.VIEWS or short(op) in ATTENDANTS)
 
 
 def computes(op: str) -> bool:

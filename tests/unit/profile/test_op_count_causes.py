@@ -262,6 +262,15 @@ def test_an_added_contiguous_is_one_copy_whatever_it_calls():
 # dtype, layout, shapes
 
 
+def test_values_that_python_reads_one_by_one_are_named_with_the_views_and_the_copy_beside_them():
+    """`torch.tensor([[int(t) for t in row] for row in tokens])` in place of `tokens.clone()`."""
+    there = {"phase": LOAD, "module": "", "dtypes": "i64"}
+    reading = ops("item _local_scalar_dense", 256, shapes="[]", **there)
+    views = ops("select as_strided", 264, shapes="[32]", **there)
+    change = only([], [*reading, *views, op("to", shapes="[8,32]", **there)])
+    assert (change.fact.code, said(change)["ops"], change.after) == ("ops.added", ("item",), 256)
+
+
 def test_ops_in_a_wider_dtype_are_one_change_with_the_casts_that_went():
     before = [
         *ops("linear addmm", 24, dtypes="bf16 bf16"),
