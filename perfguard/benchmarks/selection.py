@@ -5,6 +5,7 @@ Imports no torch.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import fnmatch
 import functools
@@ -73,6 +74,15 @@ def suite_cases(catalog: Catalog, name: str) -> tuple[Case, ...]:
         *(replace(case, gating=Gating.GATING) for case in gating),
         *(replace(case, gating=Gating.ADVISORY) for case in others if case.id not in gating_ids),
     )
+
+
+def in_no_suite(catalog: Catalog, suites: Iterable[str]) -> tuple[str, ...]:
+    """Names of the benchmarks in the project's own files that none of these suites measures."""
+    chosen = set()
+    for name in suites:
+        with contextlib.suppress(NothingSelectedError, UsageError):  # said where that suite is measured
+            chosen |= {case.benchmark for case in suite_cases(catalog, name)}
+    return tuple(spec.name for spec in catalog.benchmarks if ".py:" in spec.target and spec.name not in chosen)
 
 
 def names_case(pattern: str, case_id: str, tags: Sequence[str] = ()) -> bool:

@@ -32,6 +32,7 @@ def build_request(
     gate: GateSettings | None = None,
 ) -> Request:
     """The request that a command's options describe."""
+    from perfguard.benchmarks.selection import in_no_suite
     from perfguard.cli.progress import make_progress
     from perfguard.cli.recording import recorder
     from perfguard.records.plan import DEFAULT_GATE
@@ -42,6 +43,8 @@ def build_request(
     patterns = tuple(options.get("patterns") or ())
     suite = loaded.config.suite
     cases = selected_cases(catalog, suite=suite, patterns=patterns)
+    if not patterns and (unmeasured := in_no_suite(catalog, loaded.config.suites)):
+        notes = (*notes, fact("run.in_no_suite", severity=Severity.NOTABLE, benchmarks=unmeasured))
     tools = {tag for case in cases for tag in case.tags}
     progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
     return Request(

@@ -12,6 +12,7 @@ from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.messages.catalog import messages
 from perfguard.report.messages.glossary import GLOSSARY, meanings
 from perfguard.report.messages.message import UNKNOWN
+from perfguard.report.messages.template import outline
 
 _VERDICTS: dict[Outcome | GateOutcome, str] = {
     Outcome.REGRESSED: "The candidate is slower by more than the margin, and an independent run with relocated arms "
@@ -36,8 +37,9 @@ _VERDICTS: dict[Outcome | GateOutcome, str] = {
     "speed. Exit code 4.",
     Outcome.ALLOWED: "Slower, but within what the project's allow-list accepts (`perfguard allow`). It passes.",
     GateOutcome.PASS: "Each gating case has an answer, and none regressed. Exit code 0.",
-    GateOutcome.HOST_UNSTABLE: "Too many blocks were voided, because the host was disturbed while they were measured. "
-    "Exit code 4.",
+    GateOutcome.HOST_UNSTABLE: "More than a quarter of the blocks were disturbed, by other programs, the hypervisor or "
+    "a slow host, and a gate may leave out a quarter at most. So nothing is decided: measure again when the host is "
+    "quiet; `perfguard doctor` says what disturbs it. Exit code 4.",
 }
 _EXIT_CODES = {
     ExitCode.PASS: "No regression. Improvements are reported and pass.",
@@ -58,7 +60,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
     name: str
     meaning: str
-    text: str | None = None  # What is printed, with `{values}`
+    text: str | None = None  # What is printed, with names of values in capitals
     change: str | None = None  # What to do about it
     gain: str | None = None  # What that brought elsewhere, with its source
 
@@ -105,7 +107,7 @@ def _all() -> Iterator[Explanation]:
         yield Explanation(
             name=name,
             meaning=message.about,
-            text=message.text if isinstance(message.text, str) else None,
-            change=message.change or None,
+            text=outline(message.text) if isinstance(message.text, str) else None,
+            change=outline(message.change) if message.change else None,
             gain=message.gain if message.change and message.gain != UNKNOWN else None,
         )

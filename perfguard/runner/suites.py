@@ -104,8 +104,17 @@ def _ask(command: Sequence[str], interpreter: str, project: Path, environment: M
     if not isinstance(answer, dict):
         raise ConfigError(f"{interpreter} gave no usable answer about benchmarks")
     for failed in answer.get("errors", ()):
-        raise ConfigError(f"{failed['path']} cannot be imported:\n{failed['detail'].strip()}")
+        raise ConfigError(f"{failed['path']} cannot be imported:\n{failed['detail'].strip()}{_hint(failed['detail'])}")
     return answer
+
+
+def _hint(detail: str) -> str:
+    if "No module named 'torch'" not in detail:
+        return ""
+    return (
+        "\ntorch is not in this environment: pip install 'perfguard[torch]', or name one that has it: "
+        "PERFGUARD_PYTHON, or `python` in perfguard.toml"
+    )
 
 
 class Suites(Struct, frozen=True, kw_only=True):

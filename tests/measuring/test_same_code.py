@@ -50,6 +50,24 @@ def test_the_same_tree_passes_without_a_worker(project, command):
         assert_passed_unmeasured(project.result("show", *arguments))
 
 
+@pytest.mark.parametrize("has_parent", [True, False])
+def test_a_clean_tree_says_how_to_gate_the_last_commit(project, has_parent):
+    if has_parent:
+        project.git("commit", "-q", "--allow-empty", "-m", "second")
+    for arguments in (("gate",), ("gate", "--baseline", "HEAD")):
+        assert bool(noted(project.result(*arguments), "gate.nothing_to_compare")) is has_parent
+
+
+def test_a_benchmark_that_no_suite_measures_is_named(project):
+    project.write(
+        "bench_more.py", "import perfguard\n\n@perfguard.benchmark(name='more')\ndef more():\n    return int\n"
+    )
+    project.replace("perfguard.toml", 'benchmarks = ["', 'benchmarks = ["bench_more.py", "')
+    (note,) = noted(project.result("gate", "-s", "tiny"), "run.in_no_suite")
+    assert note["values"] == {"benchmarks": ["more"]}
+    assert not noted(project.result("gate", "-c", "tiny.sum"), "run.in_no_suite")
+
+
 def test_the_same_tree_is_measured_where_that_is_asked_for(project):
     result = project.result("compare", "--measure-anyway", "--max-blocks", "2")
     assert (result["exit_code"], result["gate"]["identical"], result["gate"]["blocks_total"]) == (0, True, 2)

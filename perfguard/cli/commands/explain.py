@@ -48,7 +48,10 @@ def explain_command(**options: Any) -> None:
 
 
 def _listed(title: str, names: tuple[str, ...]) -> str:
-    return f"{title}\n" + textwrap.fill(", ".join(names), _width(), initial_indent="  ", subsequent_indent="  ")
+    text = ", ".join(dict.fromkeys(names))
+    return f"{title}\n" + textwrap.fill(
+        text, _width(), initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
 
 
 def paragraph(found: Explanation) -> str:

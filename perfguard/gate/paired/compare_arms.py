@@ -24,6 +24,7 @@ from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Margins
+from perfguard.runner.arms import git
 from perfguard.runner.measuring import ArmLayout, MeasuringLimits, calibrate, measure, prove_identity, start_arms
 from perfguard.runner.process.starting import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
@@ -95,12 +96,20 @@ def compare_arms(
                 confirm_flags(session, specs, plan, judge)
                 session.is_decided = not session.interrupts.asked
                 explain(session, starter, judge.verdicts(session.data), chosen)
+        else:
+            _say_how_to_gate_the_last_commit(session, baseline, candidate)
         is_proven = not session.data.blocks_finished and (session.identical or bool(session.data.untouched))
         known = None if is_proven else error_rate  # what git proves has no error rate
         result = finish(session, judge.conclude(session.data), error_rate=known)
         if not is_anchor:  # another margin than that of other gates says too little of their false alarms
             bank(session, result)
         return result
+
+
+def _say_how_to_gate_the_last_commit(session: Session, baseline: ArmSpec, candidate: ArmSpec) -> None:
+    """Of a working tree that runs the code of HEAD: who has committed already finds a gate of nothing here."""
+    if (baseline.text, candidate.text) == ("git:HEAD", "dir:.") and git.has_parent(session.request.loaded.project):
+        session.note(fact("gate.nothing_to_compare", severity=Severity.NOTABLE))
 
 
 def _say_what_looks_miss(session: Session) -> None:

@@ -55,6 +55,16 @@ def fill(template: str, fact: Fact) -> str:
     return _replaced(template, values, optional=False).replace("\x00", "{").replace("\x01", "[[")
 
 
+def outline(template: str) -> str:
+    """A template for people: `OP is SLOWER / FASTER` for `{op} is {is_slower?slower|faster}`, all parts shown."""
+
+    def one(match: re.Match[str]) -> str:
+        name, _, if_true, if_false = match.groups()
+        return name.upper() if if_true is None else " / ".join(filter(None, (if_true, if_false)))
+
+    return _PLACEHOLDER.sub(one, template).replace("[[", "").replace("]]", "")
+
+
 def placeholders(template: str) -> dict[str, bool]:
     """Names in a template, and whether they stand outside all optional parts."""
     required = template

@@ -135,6 +135,13 @@ def is_ancestor(repository: Path, older: str, newer: str) -> bool:
     return run_git(repository, "rev-list", "--count", "--max-count=1", older, f"^{newer}").strip() == b"0"
 
 
+def has_parent(repository: Path) -> bool:
+    """Whether HEAD is not the first commit."""
+    with suppress(ArmError):
+        return bool(resolve_commit(repository, "HEAD~1"))
+    return False
+
+
 def is_shallow(repository: Path) -> bool:
     """Whether the clone holds only a part of the history."""
     return run_git(repository, "rev-parse", "--is-shallow-repository").strip() == b"true"

@@ -85,7 +85,7 @@ def test_terms_are_explained_by_any_of_their_names(word, names):
 
 def test_advice_is_explained_as_it_is_printed():
     (found,) = explain("[unfused-optimizer]")
-    assert (found.name, found.change) == ("advice.unfused_optimizer", "torch.optim.{optimizer}(…, fused=True)")
+    assert (found.name, found.change) == ("advice.unfused_optimizer", "torch.optim.OPTIMIZER(…, fused=True)")
     assert found.gain
     with pytest.raises(UsageError, match="did you mean 'inconclusive'"):
         explain("inconclusiv")

@@ -6,7 +6,7 @@ import pytest
 
 from perfguard.records.facts import Fact, fact, recorded_text
 from perfguard.report.messages.catalog import describe
-from perfguard.report.messages.template import fill, placeholders
+from perfguard.report.messages.template import fill, outline, placeholders
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,12 @@ def test_a_template_formats_values_by_their_units(template, values, text):
 def test_a_value_that_is_missing_outside_optional_parts_is_an_error():
     with pytest.raises(KeyError):
         fill("{x}", fact("x"))
+
+
+def test_an_outline_shows_all_parts_and_names_of_values_in_capitals():
+    assert outline("{op} is {is_slower?slower|faster}[[ by {factor:factor}[[ at {place}]]]]") == (
+        "OP is slower / faster by FACTOR at PLACE"
+    )
 
 
 def test_placeholders_tell_what_a_template_needs():
