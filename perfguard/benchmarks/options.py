@@ -25,6 +25,16 @@ def split_pattern(pattern: str, catalog: Catalog) -> tuple[str, Chosen]:
     return found.group(1) + "]", dict(part.split("=", 1) for part in found.group(2)[1:].split(","))
 
 
+def values_of(case: Case, specs: Iterable[BenchmarkSpec]) -> Mapping[str, tuple[str, ...]]:
+    """Values by name of the case's parameters and options; empty where none of these benchmarks is the case's."""
+    return {
+        name: tuple(map(format_parameter, values))
+        for spec in specs
+        if spec.name == case.benchmark
+        for name, values in (*spec.parameters, *spec.options)
+    }
+
+
 def with_options(case: Case, chosen: Chosen, specs: Sequence[BenchmarkSpec]) -> Case:
     """The case with options; one that has its default value does not stand in the id.
 

@@ -110,6 +110,7 @@ class _NowAndThen(RunProgress):
                 self._train(event)
             case events.InterimAnalysis():
                 self._answered |= event.decided.keys()
+                self._due = self._clock() if event.final else self._due  # what follows takes time beyond the budget
             case events.BlockFinished():
                 self._blocks += 1
                 if self._clock() >= self._due:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ LOG = "logs/training.log"
 RESULT = "training.json"
 MODE = "training"
 _QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL"}  # The error of a failed connection says all that these stack traces do
+_BALANCED = 1.05  # Largest factor between groups' updates that counts as equal
 _ENDS_S = 30.0  # Longest end of the process once it was asked to stop
 
 
@@ -81,7 +82,7 @@ def train(
             raise
         outcome = session.data.training.outcome if session.data.training else None
         known = session.data.training
-        if known is not None and known.epochs and (stuck := at_limits(config, known.epochs[-1].batches)) is not None:
+        if known is not None and known.epochs and (stuck := at_limits(config, known.epochs[-1])) is not None:
             session.note(stuck)
         name = outcome.ending.value if outcome else "failed"
         session.emit(RunFinished(outcome=name, exit_code=code, reasons=reasons))
@@ -203,8 +204,11 @@ def emulated(planned: TrainingPlanned) -> Iterator[Fact]:
             yield fact("training.emulated", severity=Severity.NOTABLE, group=name, speed=group.speed)
 
 
-def at_limits(config: TrainingConfig, batches: Mapping[str, int]) -> Fact | None:
+def at_limits(config: TrainingConfig, epoch: TrainingEpoch) -> Fact | None:
     """That a policy could not balance the updates, as every batch that it may change has come to its least or most."""
+    batches, updates = epoch.batches, epoch.updates.values()
+    if max(updates, default=0) <= _BALANCED * min(updates, default=0):
+        return None
     limits = {name: limits_of(config.groups[name]) for name in batches}
     free = {name: limit for name, limit in limits.items() if limit.minimum < limit.maximum}
     if len(batches) < 2 or not free:

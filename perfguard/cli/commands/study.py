@@ -24,7 +24,7 @@ def study_command() -> None:
     """Measure a published study again, beside the paper's own figures."""
 
 
-@study_command.command("profilednn")
+@study_command.command("profilednn", short_help="ProfileDNN: training on Intel's CPUs (arXiv:2206.10034).")
 @click.option(
     "--parts", metavar="LIST", help=f"Parts to measure, separated by commas: {', '.join(PARTS)}.  [default: all]"
 )
@@ -92,7 +92,7 @@ def profilednn(*, parts: str | None, folder: Path, budget_s: float, **options: A
     click.echo(f"written to {', '.join(map(str, written))}", err=True)
 
 
-@study_command.command("hogbatch")
+@study_command.command("hogbatch", short_help="Hogbatch: heterogeneous CPU+GPU SGD (arXiv:2004.08771).")
 @click.option(
     "--shapes",
     metavar="LIST",

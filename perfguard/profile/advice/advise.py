@@ -17,7 +17,6 @@ from perfguard.profile.advice.trials import Program, after_edit, with_setting, w
 from perfguard.profile.changes.counted import ChangeRule
 from perfguard.profile.op_counts.steady import pattern_of
 from perfguard.records.facts import Severity, Subject
-from perfguard.records.script_settings import SCRIPT_SETTINGS
 from perfguard.records.steps.findings import PREFIX, Finding
 from perfguard.records.steps.ops import Attribution, ChangeClass, OpCountChange, StepPhase
 
@@ -127,10 +126,9 @@ def _command(target: Program, hint: Hint) -> str:
     """What measures whether following a hint helps: at once, where the environment or a setting follows it."""
     if hint.variables:
         return with_variables(target, hint.variables, hint.profile)
-    settings = [
-        answer for answer in ANSWERS.get(PREFIX + hint.code, ()) if answer[1] in SCRIPT_SETTINGS.get(answer[0], ())
-    ]
-    return with_setting(target, *settings[0]) if target.script and settings else after_edit(target)
+    answers = ANSWERS.get(PREFIX + hint.code, ())
+    settings = [answer for answer in answers if answer[1] in target.settings.get(answer[0], ())]
+    return with_setting(target, *settings[0]) if settings else after_edit(target)
 
 
 def _path(modules: Collection[str]) -> str:

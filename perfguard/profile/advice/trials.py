@@ -19,6 +19,8 @@ class Program(Struct, frozen=True, kw_only=True):
     case_id: str = ""  # The case; empty for a script
     script: tuple[str, ...] = ()  # The script and its arguments
     arm: ArmSpec = _HERE  # The arm that was profiled
+    settings: Mapping[str, tuple[str, ...]] = {}
+    """Values by name of what an arm can set where no code is edited: of a script, or of a built-in case."""
 
 
 def after_edit(program: Program) -> str:
@@ -39,7 +41,7 @@ def with_variables(program: Program, variables: Mapping[str, str], profile: EnvP
 
 
 def with_setting(program: Program, name: str, value: str) -> str:
-    """For a setting that an unchanged script can be given: compares an arm with it with the profiled one."""
+    """For a setting that needs no edit: compares an arm with it with the profiled one."""
     parameters = tuple(sorted({**dict(program.arm.parameters), name: value}.items()))
     return _command(program, program.arm, replace(program.arm, parameters=parameters))
 

@@ -9,6 +9,8 @@ from statistics import median
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perfguard.benchmarks.catalog import BENCHMARKS
+from perfguard.benchmarks.options import values_of
 from perfguard.codec import from_builtins
 from perfguard.errors import InterruptedRunError, MeasurementError, StoreError, UsageError
 from perfguard.host.identity import machine_line
@@ -27,6 +29,7 @@ from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import ArmSpec
 from perfguard.records.protocol import Message
 from perfguard.records.run import Arm
+from perfguard.records.script_settings import SCRIPT_SETTINGS
 from perfguard.records.spec import Case
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCounts
@@ -72,7 +75,7 @@ def profile_arm(request: Request, spec: ArmSpec, size: ProfileSize) -> ProfileRe
             if processes is not None and case.id not in found.problems:
                 session.request.progress(fact("step.reading_traces", case_id=case.id))
                 arm = findings_of(found, case, Arm.CANDIDATE, isa_of(request.fingerprint))
-                target = Program(case_id=case.id, arm=spec)
+                target = Program(case_id=case.id, arm=spec, settings=values_of(case, BENCHMARKS))
                 advice = findings_for(session, target, arm, processes, found.ready[Arm.CANDIDATE])
                 cases.append(_profiled_case(case.id, arm, projections.get(case.id), advice))
         if not cases and session.interrupts.asked:
@@ -126,7 +129,7 @@ def profile_user_script(
         arm = read_arm(name, found.processes, isa_class=isa_class, torch=torch_of(found.ready))
         steps = Profiled(processes={(name, Arm.CANDIDATE): found.processes})
         projections = project_cases(session, starter, steps) if size.replays else {}
-        target = Program(script=(name, *map(as_text, arguments)), arm=spec)
+        target = Program(script=(name, *map(as_text, arguments)), arm=spec, settings=SCRIPT_SETTINGS)
         advice = findings_for(session, target, arm, found.processes, found.ready)
         return _report(session, found.ready, [_profiled_case(name, arm, projections.get(name), advice)], problems)
 

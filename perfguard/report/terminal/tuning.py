@@ -163,10 +163,11 @@ def result_text(tried: TriedTrial, recipe: Setting | None) -> str:
 
 
 def _verdict_text(outcome: TrialOutcome) -> str:
-    """An open trial is not one without a gain where the host was disturbed or the interval is on one side of zero."""
+    """An open trial is not one without a gain where the host was disturbed, its time was short, or it has an effect."""
     if outcome.verdict is TrialVerdict.OPEN and not outcome.is_kept:
         return "open, the host was disturbed"
-    if outcome.verdict is TrialVerdict.OPEN and verdict_of(outcome.lower, outcome.upper) is not TrialVerdict.OPEN:
+    has_effect = verdict_of(outcome.lower, outcome.upper) is not TrialVerdict.OPEN
+    if outcome.verdict is TrialVerdict.OPEN and (outcome.is_cut_short or has_effect):
         return "undecided"
     return _WORDS[outcome.verdict]
 

@@ -74,8 +74,9 @@ def kernel_shapes(evidence: StudyEvidence, paper: Paper) -> tuple[JudgedClaim, .
         of_implicit = paper.kernel("implicit").times(dtype)
         total = kernel_ratio(blocks_of(explicit, dtype), reference_both, variant_both)
         values: dict[str, Value] = {"dtype": dtype, "paper_factor": of_default.total / of_explicit.total}
-        claim = fact("study.explicit_total", {**values, **factors_or_none(total)}, least_factor=TOTAL_GAIN)
-        shapes.append(timed(claim, total, TOTAL_GAIN, evidence, "kernels-explicit", why=PASSES_OVER_MEMORY))
+        least = min(TOTAL_GAIN, of_default.total / of_explicit.total)  # as read from its bars, the paper's is 1.99
+        claim = fact("study.explicit_total", {**values, **factors_or_none(total)}, least_factor=least)
+        shapes.append(timed(claim, total, least, evidence, "kernels-explicit", why=PASSES_OVER_MEMORY))
         slower = kernel_ratio(blocks_of(implicit, dtype), variant_backward, reference_backward)
         values = {"dtype": dtype, "paper_factor": of_implicit.backward / of_default.backward}
         claim = fact("study.implicit_backward_slower", {**values, **factors_or_none(slower)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.benchmarks.catalog import BENCHMARKS, SUITES
-from perfguard.benchmarks.options import require_parameters
+from perfguard.benchmarks.options import require_parameters, values_of
 from perfguard.benchmarks.selection import select
 from perfguard.errors import NothingSelectedError, UsageError
 from perfguard.records.spec import BenchmarkSpec, Case, Catalog, expand
@@ -93,6 +93,13 @@ def test_an_arm_may_set_options_and_parameters_and_leaves_other_cases_alone():
 def test_what_no_case_has_is_refused(chosen, words):
     with pytest.raises(UsageError, match=words):
         require_parameters(chosen, CASES, BENCHMARKS)
+
+
+def test_what_an_arm_can_set_of_a_case_is_known_for_built_in_ones_alone():
+    (case,) = select(CATALOG, [f"{BERT}]"])
+    values = values_of(case, BENCHMARKS)
+    assert (values["dtype"], "fused" in values["optimizer"]) == (("fp32", "bf16"), True)
+    assert values_of(Case(benchmark="mine", target="bench.py:mine"), BENCHMARKS) == {}
 
 
 def test_a_users_case_may_have_any_value_of_its_own_parameters():

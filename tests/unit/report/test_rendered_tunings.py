@@ -155,6 +155,12 @@ def test_what_became_of_a_value_that_had_to_be_confirmed(outcome, text):
     assert result_text(TriedTrial(trial=trial, outcome=outcome, budget_s=1.0), ()) == text
 
 
+def test_a_trial_whose_time_was_short_is_undecided():
+    outcome = TrialOutcome(verdict=TrialVerdict.OPEN, blocks=3, lower=-0.4, upper=0.1, is_cut_short=True)
+    trial = Trial(purpose=Purpose.ADD, before=(), after=(("dtype", "bf16"),))
+    assert result_text(TriedTrial(trial=trial, outcome=outcome, budget_s=1.0), ()) == "undecided"
+
+
 def test_a_disturbed_trial_is_open_whatever_its_interval():
     trial = Trial(purpose=Purpose.ADD, before=(), after=(("dtype", "bf16"),))
     outcome = TrialOutcome(verdict=TrialVerdict.OPEN, lower=-0.6, upper=-0.4, blocks=5, is_kept=False)

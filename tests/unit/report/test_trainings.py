@@ -59,17 +59,19 @@ def test_the_terminal_says_what_the_numbers_are_of():
 
 
 @pytest.mark.parametrize(
-    ("batches", "is_stuck"),
+    ("batches", "updates", "is_stuck"),
     [
-        ({"cpu": 512, "large": 64}, True),
-        ({"cpu": 64, "large": 256}, False),
-        ({"cpu": 100, "large": 64}, False),
-        ({"cpu": 512}, False),
+        ({"cpu": 512, "large": 64}, {"cpu": 60, "large": 40}, True),
+        ({"cpu": 512, "large": 64}, {"cpu": 51, "large": 49}, False),
+        ({"cpu": 64, "large": 256}, {"cpu": 60, "large": 40}, False),
+        ({"cpu": 100, "large": 64}, {"cpu": 60, "large": 40}, False),
+        ({"cpu": 512}, {"cpu": 60}, False),
     ],
 )
-def test_batches_that_cannot_go_further_are_noted(batches, is_stuck):
+def test_batches_that_cannot_go_further_are_noted_where_updates_are_unequal(batches, updates, is_stuck):
     group = GroupConfig(kind=Kind.HOGWILD, batch=64, minimum=64, maximum=512)
-    found = at_limits(replace(CONFIG, groups={"cpu": group, "large": replace(group, batch=128)}), batches)
+    last = replace(epoch(1), batches=batches, updates=updates)
+    found = at_limits(replace(CONFIG, groups={"cpu": group, "large": replace(group, batch=128)}), last)
     assert (found is not None) == is_stuck
 
 

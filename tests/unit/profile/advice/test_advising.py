@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.codec import from_builtins, to_json
-from perfguard.profile.advice.advise import advise
+from perfguard.profile.advice.advise import AdviceRule, advise
 from perfguard.profile.advice.evidence import Evidence, largest, tensors_of
+from perfguard.profile.advice.hints import Hint
 from perfguard.profile.advice.trials import Program, after_edit, arm_text, with_setting, with_variables
 from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import ArmSpec, EnvProfile
@@ -151,6 +152,15 @@ def test_a_setting_of_a_script_is_tried_beside_the_script_as_it_is():
     arms = ["--baseline", "dir:.", "--candidate", "dir:.+set:dtype=bf16"]
     program = Program(script=("train.py", "--epochs", "3"))
     assert words(with_setting(program, "dtype", "bf16")) == ["perfguard", "profile", *arms, *program.script]
+
+
+@pytest.mark.parametrize(
+    ("known", "candidate"), [({}, "dir:."), ({"dtype": ("fp32", "bf16")}, "git:HEAD+set:dtype=bf16")]
+)
+def test_advice_on_a_case_sets_what_its_arm_can_set_and_else_expects_an_edit(known, candidate):
+    target = Program(case_id=CASE, arm=ArmSpec(text="git:HEAD", revision="HEAD"), settings=known)
+    (found,) = advise(Evidence(target=target), [AdviceRule(lambda _: [Hint("bf16_untried", [])], ("bf16_untried",))])
+    assert words(found.command)[:6] == ["perfguard", "compare", "--baseline", "git:HEAD", "--candidate", candidate]
 
 
 NAMES = st.text("ABC_", min_size=1, max_size=4)
