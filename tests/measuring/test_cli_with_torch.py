@@ -148,6 +148,7 @@ def test_slowdowns_are_red_exactly_where_they_are(checkout: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.two_cpus
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs for a mask that can shrink")
 def test_an_arm_whose_mask_shrinks_when_torch_is_imported_is_refused(checkout: Path) -> None:
     cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
