@@ -113,8 +113,10 @@ class TestAnEmptyRepository:
 
 
 class TestOnGitLab:
-    def test_a_remote_there_gets_a_job_and_a_pipeline_that_includes_it(self, repository):
-        remote = "git@gitlab.example.org:team/nets.git"
+    @pytest.mark.parametrize(
+        "remote", ["git@gitlab.example.org:team/nets.git", "https://me:x@GitLab.com/team/nets.git"]
+    )
+    def test_a_remote_there_gets_a_job_and_a_pipeline_that_includes_it(self, repository, remote):
         subprocess.run(["git", "-C", str(repository), "remote", "add", "origin", remote], check=True)
         scaffold = planned(repository)
         write_scaffold(scaffold)
@@ -122,6 +124,11 @@ class TestOnGitLab:
         assert (repository / ".gitlab-ci.yml").read_text() == "include: /.gitlab/perfguard.yml\n"
         assert not scaffold.needs_action
         assert fates(planned(repository, force=True))[".gitlab-ci.yml"] is Fate.KEPT
+
+    def test_a_project_of_that_name_elsewhere_gets_workflows(self, repository):
+        remote = "https://github.com/gitlab-org/nets.git"
+        subprocess.run(["git", "-C", str(repository), "remote", "add", "origin", remote], check=True)
+        assert set(fates(planned(repository))) == ALL
 
     def test_a_pipeline_that_is_there_is_kept_and_what_to_add_is_said(self, repository):
         (repository / ".gitlab-ci.yml").write_text("build:\n  script: make\n")

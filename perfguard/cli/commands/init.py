@@ -67,6 +67,7 @@ class PlannedFile(Struct, frozen=True, kw_only=True):
 
 _GITHUB = ".github/"
 _GITLAB_JOB, _GITLAB_PIPELINE = ".gitlab/perfguard.yml", ".gitlab-ci.yml"
+_HOST = re.compile(r"(?:\w+://)?(?:[^@/]*@)?([^/:]+)")  # Of `https://host/path` and of `user@host:path`
 _INCLUDE = f"include: /{_GITLAB_JOB}"
 
 
@@ -247,7 +248,8 @@ def _workflow(directory: Path, name: str, uses: str, *, force: bool) -> PlannedF
 def _is_on_gitlab(directory: Path, repository: Path | None) -> bool:
     if os.path.lexists(directory / _GITLAB_PIPELINE):
         return True
-    return repository is not None and any("gitlab" in url for url in git.remote_urls(repository))
+    hosts = [_HOST.match(url) for url in (git.remote_urls(repository) if repository is not None else ())]
+    return any("gitlab" in host[1].lower() for host in hosts if host)
 
 
 def _gitlab_pipeline(directory: Path) -> PlannedFile:
@@ -257,9 +259,11 @@ def _gitlab_pipeline(directory: Path) -> PlannedFile:
 
 def _needs_including(directory: Path) -> bool:
     """Whether the pipeline that is there does not name perfguard's job yet."""
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        return _GITLAB_JOB not in (directory / _GITLAB_PIPELINE).read_text(encoding="utf-8")
-    return False
+    pipeline = directory / _GITLAB_PIPELINE
+    try:
+        return pipeline.is_file() and _GITLAB_JOB.encode() not in pipeline.read_bytes()
+    except OSError:
+        return True
 
 
 def _gitignore(directory: Path) -> PlannedFile:
