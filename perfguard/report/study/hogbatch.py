@@ -119,9 +119,9 @@ def _tables(evidence: HogbatchEvidence, shape: str) -> tuple[Table, ...]:
 
 
 def _problems(evidence: HogbatchEvidence, shape: str) -> list[str]:
-    """Why runs are missing, and how they come."""
-    found = evidence.problems_of(shape)
-    return [f"not finished: {describe(why)}; the same command goes on" for why in found]
+    """Why runs are missing, each reason once, and how they come."""
+    reasons = dict.fromkeys(map(describe, evidence.problems_of(shape)))
+    return [f"not finished: {why}; the same command goes on" for why in reasons]
 
 
 def _intro(evidence: HogbatchEvidence, claims: Sequence[Claim]) -> str:

@@ -102,9 +102,5 @@ class HogbatchEvidence(Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(run.shape for run in self.runs))
 
     def problems_of(self, shape: str) -> tuple[Fact, ...]:
-        """Why runs of a shape are missing, each reason once."""
-        found: list[Fact] = []
-        for run, why in self.problems.items():
-            if run.startswith(f"{shape}-") and (why.code, why.values) not in [(w.code, w.values) for w in found]:
-                found.append(why)
-        return tuple(found)
+        """Why runs of a shape are missing."""
+        return tuple(why for run, why in self.problems.items() if run.startswith(f"{shape}-"))
