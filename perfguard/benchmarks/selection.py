@@ -76,13 +76,14 @@ def suite_cases(catalog: Catalog, name: str) -> tuple[Case, ...]:
     )
 
 
-def in_no_suite(catalog: Catalog, suites: Iterable[str]) -> tuple[str, ...]:
-    """Names of the benchmarks in the project's own files that none of these suites measures."""
+def in_no_suite(catalog: Catalog) -> tuple[str, ...]:
+    """Names of the benchmarks that the project declares and no suite measures; not those of other tools' suites."""
     chosen = set()
-    for name in suites:
+    for suite in catalog.suites:
         with contextlib.suppress(NothingSelectedError, UsageError):  # said where that suite is measured
-            chosen |= {case.benchmark for case in suite_cases(catalog, name)}
-    return tuple(spec.name for spec in catalog.benchmarks if ".py:" in spec.target and spec.name not in chosen)
+            chosen |= {case.benchmark for case in suite_cases(catalog, suite.name)}
+    declared = (spec.name for spec in catalog.benchmarks if spec.target.partition(":")[0].endswith(".py"))
+    return tuple(name for name in declared if name not in chosen)
 
 
 def names_case(pattern: str, case_id: str, tags: Sequence[str] = ()) -> bool:

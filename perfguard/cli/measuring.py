@@ -43,7 +43,7 @@ def build_request(
     patterns = tuple(options.get("patterns") or ())
     suite = loaded.config.suite
     cases = selected_cases(catalog, suite=suite, patterns=patterns)
-    if not patterns and (unmeasured := in_no_suite(catalog, loaded.config.suites)):
+    if not patterns and (unmeasured := in_no_suite(catalog)):
         notes = (*notes, fact("run.in_no_suite", severity=Severity.NOTABLE, benchmarks=unmeasured))
     tools = {tag for case in cases for tag in case.tags}
     progress = make_progress(options.get("verbosity", Verbosity.NORMAL))

@@ -6,9 +6,9 @@ import pytest
 
 from perfguard.benchmarks.catalog import BENCHMARKS, SUITES
 from perfguard.benchmarks.options import require_parameters, values_of
-from perfguard.benchmarks.selection import select
+from perfguard.benchmarks.selection import in_no_suite, select
 from perfguard.errors import NothingSelectedError, UsageError
-from perfguard.records.spec import BenchmarkSpec, Case, Catalog, expand
+from perfguard.records.spec import BenchmarkSpec, Case, Catalog, SuiteSpec, expand
 
 CATALOG = Catalog(benchmarks=BENCHMARKS, suites=SUITES)
 BERT = "step.bert[layers=2,hidden=256,sequence=128,batch=4,dtype=bf16,mode=eager"
@@ -113,3 +113,11 @@ def test_a_benchmark_without_parameters_has_options_all_the_same():
     spec = BenchmarkSpec(name="whole", target="x:y", options=(("mode", ("slow", "fast")),))
     assert select(Catalog(benchmarks=(spec,)), ["whole"])[0].parameters == ()
     assert require_parameters({"mode": "fast"}, expand(spec), [spec]) == ()
+
+
+def test_what_no_suite_measures_is_what_the_project_declares_and_not_what_other_tools_do():
+    targets = {"mine": "bench.py:mine", "more": "bench.py:more", "asv.Old": "asv:benchmarks/old.py:Old"}
+    declared = tuple(BenchmarkSpec(name=name, target=target) for name, target in targets.items())
+    gone = SuiteSpec(name="gone", doc="", gating=("nowhere",))
+    suites = (*SUITES, SuiteSpec(name="own", doc="", gating=("mine",)), gone)
+    assert in_no_suite(Catalog(benchmarks=(*BENCHMARKS, *declared), suites=suites)) == ("more",)
